@@ -1,1 +1,54 @@
+//! Leases and run state for programs that share a home directory between machines: *who holds this, and can I tell from
+//! here?*
+//!
+//! A lease is a small file that its user names. Its first line, the owner line, says which process of which host and
+//! boot holds it; the shared filesystem is the only coordinator. [`judge`] reads such a file and answers with one of five
+//! verdicts; [`Lease::claim`] takes one. There is deliberately no function that answers "is it alive?" with yes or no:
+//! what cannot be told from here is [`Verdict::Undetermined`], and is never to be treated as dead.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("bridge.lease");
+//! use leasehold::{Lease, Verdict, judge};
+//!
+//! let lease = Lease::claim(&path)?; // released on drop, also by a panic
+//! match judge(&path).verdict {
+//!     Verdict::Held => println!("in use"),
+//!     Verdict::Free | Verdict::Dead => println!("a claim may take it"),
+//!     Verdict::Lapsed => println!("its owner did not renew it; a claim that says so may take it"),
+//!     Verdict::Undetermined => println!("ask the owner's host"),
+//! }
+//! # drop(lease);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The pure parts ([`verdict`], [`ballot`], [`Record`]) do no I/O; [`fs::Fs`] is the only door to the disk.
 
+pub mod ballot;
+mod change;
+mod claim;
+pub mod clock;
+mod error;
+pub mod facts;
+pub mod fs;
+pub mod identity;
+mod lease;
+pub mod names;
+mod observe;
+mod owner;
+mod platform;
+mod record;
+mod run_state;
+mod token;
+pub mod verdict;
+
+pub use claim::Claim;
+pub use error::{Error, Result};
+pub use facts::Facts;
+pub use lease::{Holder, Lease, Unreleased};
+pub use observe::{Judge, KernelTable, ProcessTable, judge, resolve};
+pub use owner::{FORMAT, Keeper, OwnerLine, Pid, SHORTEST_TTL};
+pub use record::{Flaw, LARGEST, Record};
+pub use run_state::{Outcome, RunState};
+pub use token::{BadToken, Token};
+pub use verdict::{Judgement, Reason, Verdict};

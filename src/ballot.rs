@@ -1,0 +1,507 @@
+//! Numbered ballots: how a record is replaced without locks. Steps only, no I/O.
+//!
+//! Compare-and-swap on a directory. To replace record `F`, whose number (`seq`) is n, a contender writes the finished
+//! new record to a temp file `T`, takes ballot n+1 (an exclusive symlink that names `T`), makes sure that `F` is still
+//! what it was, and renames `T` onto `F`. Who finds the ballot taken outlasts its owner for a moment, goes on to the
+//! next number, and *disarms* the rival by removing its `T`: from then on the rival cannot commit, whether it lives or
+//! not. So no judgement about a rival is ever needed, and no crash blocks anybody.
+//!
+//! [`Ballot`] says which one call to make next and is told what came of it. The library drives it over files
+//! (`change.rs`); a model checker drives the same code over states. The protocol and why it is right: `docs/protocol.md`.
+
+use crate::names::TempId;
+use crate::token::Token;
+
+/// Rivals that are passed over in one go, and rounds that are started over, before a change is given up.
+const BOUND: usize = 256;
+
+/// Whose change it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A new owner. `beat`: the predecessor is taken because it lapsed, so that its heartbeat must not move either.
+    Claim { beat: bool },
+    /// The owner of the current claim: renew, note, release, hand over.
+    Holder,
+}
+
+/// What makes one state of a record: any change changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// The claim.
+    pub token: Token,
+    /// The replacement.
+    pub seq: u64,
+    /// The heartbeat.
+    pub beat: u64,
+}
+
+/// One call to make. Each is at most one change of the directory, so that a crash between any two is a crash between
+/// two calls.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Read `F` by a fresh open and decide whether the change is allowed: [`Reply::Seen`], `Refused`, `Lost`.
+    Look,
+    /// Write the finished record with this `seq` to a new temp file and sync it: [`Reply::Written`], `Refused`.
+    Write { seq: u64 },
+    /// `symlink(T, ballot)`: [`Reply::Done`], `Exists`, `Unsupported`.
+    Take { number: u64, temp: TempId },
+    /// Where symlinks are unsupported, create the ballot exclusively as an empty file: `Done`, `Exists`.
+    TakeFile { number: u64 },
+    /// … and write the name of `T` into it: `Done`.
+    Sign { number: u64, temp: TempId },
+    /// Read whom a taken ballot names: [`Reply::Rival`], `Missing`.
+    Inspect { number: u64 },
+    /// Wait a little and look at `F`: [`Reply::Still`], `Expired`, `Changed`.
+    Pause { rival: Option<TempId> },
+    /// Remove the temp file of a rival that was passed over: `Done` (also when it was gone).
+    Disarm { temp: TempId },
+    /// Remove every temp file of `F` but this one: a rival was passed over whose ballot names none.
+    DisarmAll { but: TempId },
+    /// `link(T, F)`: `Done`, `Exists`, `Missing` (T is gone), `Unsupported`.
+    Link { temp: TempId },
+    /// Where hard links are unsupported and `F` was absent, create `F` exclusively and empty: `Done`, `Exists`.
+    Create,
+    /// Read `F` again: `Seen`.
+    Recheck,
+    /// `F` has a second name, left by a crash between link and unlink: remove that temp file: `Done`.
+    Untwin,
+    /// `rename(T, F)`: `Done`, `Missing`.
+    Rename { temp: TempId },
+    /// Remove one's own temp file: `Done` (also when it was gone).
+    Withdraw { temp: TempId },
+    /// Remove a ballot whose number `F` has reached: `Done` (also when it was gone).
+    Remove { number: u64 },
+    /// Nothing more to do.
+    Finish(Outcome),
+}
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// It was done.
+    Done,
+    /// The name exists already.
+    Exists,
+    /// The named file is not there.
+    Missing,
+    /// The filesystem does not have such a call.
+    Unsupported,
+    /// It failed in another way, and may have been done all the same.
+    Failed,
+    /// `F` as it stands; `stamp` is `None` when it is absent. `twin`: the file has a second name.
+    Seen { stamp: Option<Stamp>, twin: bool },
+    /// `F` stands and is no record that a change may replace.
+    Odd,
+    /// The change is not allowed.
+    Refused,
+    /// The claim on whose behalf the change is made is no longer current.
+    Lost,
+    /// The temp file was written.
+    Written(TempId),
+    /// Whom a ballot names, and whether that one is known to be gone: its process ended, or its temp file is not there.
+    Rival { temp: Option<TempId>, gone: bool },
+    /// `F` is unchanged, and the rival may still need a moment.
+    Still,
+    /// `F` is unchanged, and the rival had its time, or is gone.
+    Expired,
+    /// `F` is not what it was.
+    Changed,
+}
+
+/// How a change ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// `F` is the new record, with this number.
+    Committed { seq: u64, temp: TempId },
+    /// The change is not allowed.
+    Refused,
+    /// The claim is no longer current.
+    Lost,
+    /// A holder found `F` gone and put its record back by asking: the caller must vacate it, and has lost.
+    Resurrected,
+    /// Another contender is at work, and the caller does not want to wait.
+    GaveWay,
+    /// Given up after too many rounds.
+    Contended,
+    /// A call failed; `F` is not ours.
+    Failed,
+    /// A call failed, and `F` could not be read afterwards: the change may have been made.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Looking,
+    Writing,
+    Taking,
+    TakingFile,
+    Signing,
+    Inspecting,
+    Pausing,
+    /// Withdrawing one's temp file before going on to the next number.
+    PassingOver,
+    /// Disarming the passed-over rival of this index.
+    Disarming(usize),
+    Linking,
+    Creating,
+    Rechecking,
+    Untwinning,
+    Renaming,
+    /// The temp file is being withdrawn after a call of unknown effect; then `F` tells.
+    Doubting,
+    /// `F` is being read after a rename: `certain` when the temp file was gone, else after a failure.
+    Confirming {
+        missing: bool,
+    },
+    /// Withdrawing the temp file before another round.
+    Restarting,
+    /// Withdrawing the temp file after a link.
+    Unlinking,
+    /// Removing ballots; then the end.
+    Clearing(Outcome),
+    /// Withdrawing the temp file; then clearing.
+    Abandoning(Outcome),
+    Finished,
+}
+
+/// A change of one record, step by step.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ballot {
+    kind: Kind,
+    give_way: bool,
+    token: Token,
+    state: State,
+    /// What the last look saw.
+    seen: Option<Stamp>,
+    /// The number that is being fought for.
+    number: u64,
+    temp: Option<TempId>,
+    /// Rivals passed over in this round.
+    passed: Vec<(u64, Option<TempId>)>,
+    /// One's own temp files of earlier tries.
+    former: Vec<TempId>,
+    /// Ballots that `F` has reached, or will have on success: to be removed.
+    spent: Vec<u64>,
+    rounds: usize,
+}
+
+impl Ballot {
+    /// A change under `token`: for a claim the new one, for a holder the current one. With `give_way` a living rival
+    /// ends it ([`Outcome::GaveWay`]); otherwise the rival is outlasted.
+    pub fn new(kind: Kind, token: Token, give_way: bool) -> Self {
+        Self {
+            kind,
+            give_way,
+            token,
+            state: State::Looking,
+            seen: None,
+            number: 0,
+            temp: None,
+            passed: Vec::new(),
+            former: Vec::new(),
+            spent: Vec::new(),
+            rounds: 0,
+        }
+    }
+
+    /// The first call.
+    pub fn start(&self) -> Action {
+        Action::Look
+    }
+
+    /// Whether a claim takes over a lapsed lease, known after the look.
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.kind = kind;
+    }
+
+    /// The record that the last look saw.
+    pub fn seen(&self) -> Option<Stamp> {
+        self.seen
+    }
+
+    /// Takes the reply to the last action and says what to do next.
+    ///
+    /// # Panics
+    /// When the reply does not belong to the action: an error in the driver.
+    pub fn advance(&mut self, reply: Reply) -> Action {
+        match (self.state, reply) {
+            (State::Looking, Reply::Seen { stamp, .. }) => {
+                self.seen = stamp;
+                self.passed.clear();
+                self.number = stamp.map_or(0, |stamp| stamp.seq) + 1;
+                self.write()
+            }
+            (State::Looking, Reply::Refused | Reply::Odd) => self.clear(Outcome::Refused),
+            (State::Looking, Reply::Lost) => self.clear(Outcome::Lost),
+            (State::Looking, Reply::Failed) => self.clear(Outcome::Failed),
+
+            (State::Writing, Reply::Written(temp)) => {
+                self.temp = Some(temp);
+                self.state = State::Taking;
+                Action::Take {
+                    number: self.number,
+                    temp,
+                }
+            }
+            (State::Writing, Reply::Failed) => self.clear(Outcome::Failed),
+            (State::Writing, Reply::Refused) => self.clear(Outcome::Refused),
+
+            (State::Taking, Reply::Done) | (State::Signing, Reply::Done) => self.taken(),
+            (State::Taking, Reply::Unsupported) => {
+                self.state = State::TakingFile;
+                Action::TakeFile { number: self.number }
+            }
+            (State::TakingFile, Reply::Done) => {
+                self.state = State::Signing;
+                Action::Sign {
+                    number: self.number,
+                    temp: self.temp(),
+                }
+            }
+            (State::Taking | State::TakingFile, Reply::Exists) => {
+                self.state = State::Inspecting;
+                Action::Inspect { number: self.number }
+            }
+            (State::Taking | State::TakingFile | State::Signing, Reply::Failed | Reply::Missing) => {
+                self.abandon(Outcome::Failed)
+            }
+
+            // Our own name: the call had been done, and its reply was lost.
+            (State::Inspecting, Reply::Rival { temp: Some(temp), .. }) if temp == self.temp() => self.taken(),
+            (State::Inspecting, Reply::Rival { temp, gone }) => {
+                let former = temp.is_some_and(|temp| self.former.contains(&temp));
+                if gone || former {
+                    return self.pass_over(temp);
+                }
+                if self.give_way {
+                    return self.abandon(Outcome::GaveWay);
+                }
+                self.state = State::Pausing;
+                self.passed.push((self.number, temp));
+                Action::Pause { rival: temp }
+            }
+            // Whoever removed it has seen F reach the number.
+            (State::Inspecting, Reply::Missing) => self.restart(),
+            (State::Inspecting, Reply::Failed) => self.abandon(Outcome::Failed),
+
+            (State::Pausing, Reply::Still) => Action::Pause {
+                rival: self.passed.last().and_then(|(_, rival)| *rival),
+            },
+            (State::Pausing, Reply::Changed) => self.restart(),
+            (State::Pausing, Reply::Expired) => {
+                let (_, rival) = self
+                    .passed
+                    .pop()
+                    .expect("the rival that is waited for was pushed before the pause");
+                self.pass_over(rival)
+            }
+            (State::Pausing, Reply::Failed) => self.abandon(Outcome::Failed),
+            (State::PassingOver, Reply::Done | Reply::Failed) => self.write(),
+
+            (State::Disarming(at), Reply::Done) => self.disarm(at + 1),
+            (State::Disarming(_), Reply::Failed) => self.abandon(Outcome::Failed),
+
+            (State::Linking, Reply::Done) => {
+                self.state = State::Unlinking;
+                Action::Withdraw { temp: self.temp() }
+            }
+            (State::Linking, Reply::Exists) | (State::Creating, Reply::Exists) => self.recheck(),
+            (State::Linking, Reply::Unsupported) if self.seen.is_none() => {
+                self.state = State::Creating;
+                Action::Create
+            }
+            (State::Linking, Reply::Unsupported) => self.recheck(),
+            (State::Linking, Reply::Missing) => self.restart(),
+            (State::Creating, Reply::Done) => self.rename(),
+            (State::Linking | State::Creating, Reply::Failed) => self.doubt(),
+            (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(match self.kind {
+                Kind::Claim { .. } => Outcome::Committed {
+                    seq: self.number,
+                    temp: self.temp(),
+                },
+                Kind::Holder => Outcome::Resurrected,
+            }),
+
+            (State::Rechecking, Reply::Seen { stamp, twin }) => {
+                if self.is_ours(stamp) {
+                    self.state = State::Unlinking;
+                    return Action::Withdraw { temp: self.temp() };
+                }
+                if !self.is_as_seen(stamp) {
+                    return self.restart_at(stamp);
+                }
+                if twin {
+                    self.state = State::Untwinning;
+                    return Action::Untwin;
+                }
+                self.rename()
+            }
+            (State::Rechecking, Reply::Odd) => self.restart(),
+            (State::Rechecking, Reply::Failed) => self.abandon(Outcome::Failed),
+            (State::Untwinning, Reply::Done) => self.rename(),
+            (State::Untwinning, Reply::Failed) => self.abandon(Outcome::Failed),
+
+            (State::Renaming, Reply::Done) => self.committed(Outcome::Committed {
+                seq: self.number,
+                temp: self.temp(),
+            }),
+            (State::Renaming, Reply::Missing) => {
+                self.state = State::Confirming { missing: true };
+                Action::Recheck
+            }
+            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(),
+            (State::Doubting, Reply::Done) => {
+                self.state = State::Confirming { missing: false };
+                Action::Recheck
+            }
+            (State::Doubting, Reply::Failed) => self.clear(Outcome::Unknown),
+            (State::Confirming { .. }, Reply::Seen { stamp, .. }) if self.is_ours(stamp) => {
+                self.committed(Outcome::Committed {
+                    seq: self.number,
+                    temp: self.temp(),
+                })
+            }
+            // Not ours, and the temp file is gone for good: a rival disarmed us, or the call that failed came to nothing.
+            (State::Confirming { missing: true }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
+            (State::Confirming { missing: true }, Reply::Odd) => self.restart(),
+            (State::Confirming { missing: false }, Reply::Seen { .. } | Reply::Odd) => self.clear(Outcome::Failed),
+            (State::Confirming { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
+
+            (State::Restarting, Reply::Done | Reply::Failed) => {
+                self.state = State::Looking;
+                Action::Look
+            }
+            (State::Abandoning(outcome), Reply::Done | Reply::Failed) => self.clear(outcome),
+            (State::Clearing(outcome), Reply::Done | Reply::Failed) => self.clear(outcome),
+            (state, reply) => panic!("{reply:?} does not answer {state:?}"),
+        }
+    }
+
+    fn temp(&self) -> TempId {
+        self.temp.expect("a temp file was written before a ballot is taken")
+    }
+
+    fn write(&mut self) -> Action {
+        self.state = State::Writing;
+        Action::Write { seq: self.number }
+    }
+
+    fn pass_over(&mut self, rival: Option<TempId>) -> Action {
+        if self.passed.len() >= BOUND {
+            return self.abandon(Outcome::Contended);
+        }
+        let temp = self.temp();
+        self.former.push(temp);
+        self.passed.push((self.number, rival));
+        self.number += 1;
+        self.state = State::PassingOver;
+        Action::Withdraw { temp }
+    }
+
+    fn taken(&mut self) -> Action {
+        self.spent.push(self.number);
+        self.disarm(0)
+    }
+
+    /// Our own number is taken: make sure that nobody whom we passed over can still commit.
+    fn disarm(&mut self, from: usize) -> Action {
+        let own = self.temp();
+        let next =
+            (from..self.passed.len()).find(|&at| self.passed[at].1.is_none_or(|temp| !self.former.contains(&temp)));
+        match next {
+            Some(at) => {
+                self.state = State::Disarming(at);
+                match self.passed[at].1 {
+                    Some(temp) => Action::Disarm { temp },
+                    None => Action::DisarmAll { but: own },
+                }
+            }
+            None => {
+                self.state = State::Linking;
+                Action::Link { temp: own }
+            }
+        }
+    }
+
+    fn recheck(&mut self) -> Action {
+        self.state = State::Rechecking;
+        Action::Recheck
+    }
+
+    fn rename(&mut self) -> Action {
+        self.state = State::Renaming;
+        Action::Rename { temp: self.temp() }
+    }
+
+    fn doubt(&mut self) -> Action {
+        self.state = State::Doubting;
+        Action::Withdraw { temp: self.temp() }
+    }
+
+    /// A number has one winner, so this token under this number is this very change.
+    fn is_ours(&self, stamp: Option<Stamp>) -> bool {
+        stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number)
+    }
+
+    fn is_as_seen(&self, stamp: Option<Stamp>) -> bool {
+        match (self.seen, stamp) {
+            (Some(seen), Some(now)) => {
+                let still = self.kind != Kind::Claim { beat: true } || seen.beat == now.beat;
+                seen.token == now.token && seen.seq == now.seq && still
+            }
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    fn restart_at(&mut self, stamp: Option<Stamp>) -> Action {
+        self.seen = stamp.or(self.seen);
+        self.restart()
+    }
+
+    fn restart(&mut self) -> Action {
+        self.rounds += 1;
+        if self.rounds >= BOUND {
+            return self.abandon(Outcome::Contended);
+        }
+        let temp = self.temp();
+        self.former.push(temp);
+        self.state = State::Restarting;
+        Action::Withdraw { temp }
+    }
+
+    fn abandon(&mut self, outcome: Outcome) -> Action {
+        self.state = State::Abandoning(outcome);
+        Action::Withdraw { temp: self.temp() }
+    }
+
+    fn committed(&mut self, outcome: Outcome) -> Action {
+        self.spent.extend(self.passed.drain(..).map(|(number, _)| number));
+        if let Some(before) = self.seen {
+            self.spent.push(before.seq);
+        }
+        self.seen = Some(Stamp {
+            token: self.token,
+            seq: self.number,
+            beat: 0,
+        });
+        self.clear(outcome)
+    }
+
+    /// Removes what is spent: only numbers that `F` has reached. A fresh rival on a freed higher number would not see
+    /// that the number was used, and `seq` would run backwards.
+    fn clear(&mut self, outcome: Outcome) -> Action {
+        let reached = self.seen.map_or(0, |seen| seen.seq);
+        self.spent.retain(|&number| number <= reached);
+        match self.spent.pop() {
+            Some(number) => {
+                self.state = State::Clearing(outcome);
+                Action::Remove { number }
+            }
+            None => {
+                self.state = State::Finished;
+                Action::Finish(outcome)
+            }
+        }
+    }
+}

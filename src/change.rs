@@ -1,0 +1,460 @@
+//! Changing a record: drives the steps of a [`Ballot`] over files. Nothing else in the crate replaces a record.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
+use crate::error::{Error, Result};
+use crate::fs::Stat;
+use crate::names::{self, TempId};
+use crate::observe::{Judge, Sight, directory, look};
+use crate::owner::Pid;
+use crate::platform;
+use crate::record::Record;
+
+/// How long a living rival gets to finish before it is passed over.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Names of a directory that are looked through for leftovers.
+const LISTED: usize = 100_000;
+
+/// A temp file that lies about for longer than this, by the file server's clock, has no writer that still wants it. A
+/// writer that does starts over.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// What a change wants, asked at the points where the protocol needs it.
+pub(crate) trait Change {
+    /// Whether the change is allowed on what was found.
+    fn consider(&mut self, sight: &Sight) -> Consent;
+    /// The new record, under this number.
+    fn compose(&mut self, seq: u64) -> Record;
+    /// The last word, now that the file server has stamped the new record.
+    fn confirm(&mut self, _written: &Stat) -> bool {
+        true
+    }
+}
+
+pub(crate) enum Consent {
+    Go(Kind),
+    Refuse,
+    Lost,
+}
+
+/// How a change ended, where it did not fail.
+pub(crate) enum Ended {
+    /// The record is ours. The descriptor is the one that wrote it.
+    Committed {
+        seq: u64,
+        file: File,
+    },
+    Refused,
+    Lost,
+    Resurrected,
+    GaveWay,
+}
+
+/// The place of one record: where it is, and with what to get there.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub judge: Judge,
+    pub path: PathBuf,
+    name: OsString,
+    scope: u64,
+}
+
+impl Site {
+    pub fn new(judge: Judge, path: &Path) -> Result<Self> {
+        let Some(name) = path.file_name().filter(|_| !ends_in_slash(path)) else {
+            return Err(Error::invalid(
+                path,
+                "this names a directory; name the lease file in it",
+            ));
+        };
+        let scope = judge.host.scope();
+        Ok(Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            scope,
+            judge,
+        })
+    }
+
+    pub fn look(&self) -> Sight {
+        look(&*self.judge.fs, &self.path)
+    }
+
+    fn beside(&self, name: &OsStr) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    fn temp(&self, id: TempId) -> PathBuf {
+        self.beside(&names::temp(&self.name, id))
+    }
+
+    fn ballot(&self, number: u64) -> PathBuf {
+        self.beside(&names::ballot(&self.name, number))
+    }
+
+    /// Carries a change through.
+    pub fn change(&self, ballot: Ballot, change: &mut dyn Change) -> Result<Ended> {
+        Driver {
+            site: self,
+            ballot,
+            change,
+            sight: None,
+            file: None,
+            waited: None,
+            unsigned: None,
+            failure: None,
+        }
+        .run()
+    }
+
+    /// Removes what crashed contenders left: ballots that the record has reached, and temp files without a writer.
+    /// `now` is a fresh stamp of the same filesystem.
+    pub fn sweep(&self, seq: u64, now: Duration) {
+        let fs = &*self.judge.fs;
+        let Ok(names) = fs.list(directory(&self.path), LISTED) else {
+            return;
+        };
+        for name in names {
+            let path = self.beside(&name);
+            let spent = match (
+                names::parse_ballot(&self.name, &name),
+                names::parse_temp(&self.name, &name),
+            ) {
+                (Some(number), _) => number <= seq,
+                (_, Some(temp)) => {
+                    self.is_gone(temp)
+                        || fs
+                            .stat(&path)
+                            .is_ok_and(|stat| now.saturating_sub(stat.changed) > ABANDONED)
+                }
+                _ => false,
+            };
+            if spent {
+                // Whoever is next will try again.
+                let _ = fs.unlink(&path);
+            }
+        }
+    }
+
+    /// Whether the writer of a temp file was a process of this boot and pid namespace that has ended.
+    fn is_gone(&self, temp: TempId) -> bool {
+        self.scope != 0
+            && temp.scope() == self.scope
+            && Pid::new(temp.pid().into()).is_some_and(|pid| self.judge.table.probe(pid, false).exists == Some(false))
+    }
+}
+
+fn ends_in_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+struct Driver<'a> {
+    site: &'a Site,
+    ballot: Ballot,
+    change: &'a mut dyn Change,
+    sight: Option<Sight>,
+    file: Option<File>,
+    /// Since when the present rival is waited for, and for how long the next pause is.
+    waited: Option<(Duration, Duration)>,
+    /// A ballot file that does not name its temp file yet.
+    unsigned: Option<File>,
+    failure: Option<Error>,
+}
+
+impl Driver<'_> {
+    fn run(mut self) -> Result<Ended> {
+        let mut action = self.ballot.start();
+        loop {
+            if let Action::Finish(outcome) = action {
+                return self.finish(outcome);
+            }
+            let reply = self.perform(&action);
+            action = self.ballot.advance(reply);
+        }
+    }
+
+    fn finish(self, outcome: Outcome) -> Result<Ended> {
+        let path = &self.site.path;
+        match outcome {
+            Outcome::Committed { seq, .. } => {
+                let file = self.file.expect("a commit has written a temp file");
+                Ok(Ended::Committed { seq, file })
+            }
+            Outcome::Refused => Ok(Ended::Refused),
+            Outcome::Lost => Ok(Ended::Lost),
+            Outcome::Resurrected => Ok(Ended::Resurrected),
+            Outcome::GaveWay => Ok(Ended::GaveWay),
+            Outcome::Contended => Err(Error::invalid(
+                path,
+                "given up: the record kept changing, or its directory is full of ballots that are not ours; look at the \
+                 files `.NAME.ballot-*` beside it",
+            )),
+            Outcome::Failed => Err(self.failure.expect("a step that failed has left its error")),
+            Outcome::Unknown => Err(Error::Uncertain(Box::new(self.failure.expect("as above")))),
+        }
+    }
+
+    /// Makes one call and says what came of it.
+    fn perform(&mut self, action: &Action) -> Reply {
+        let (site, fs) = (self.site, self.site.judge.fs.clone());
+        if !matches!(action, Action::Pause { .. }) {
+            self.waited = None;
+        }
+        match *action {
+            Action::Look => self.look(),
+            Action::Write { seq } => self.write(seq),
+            Action::Take { number, temp } => {
+                let ballot = site.ballot(number);
+                let taken = fs.symlink(&names::temp(&site.name, temp), &ballot);
+                self.reply(
+                    "create the ballot",
+                    &ballot,
+                    taken,
+                    &[Reply::Exists, Reply::Unsupported],
+                )
+            }
+            Action::TakeFile { number } => {
+                let ballot = site.ballot(number);
+                let created = fs.create(&ballot, None).map(|file| self.unsigned = Some(file));
+                self.reply("create the ballot", &ballot, created, &[Reply::Exists])
+            }
+            Action::Sign { number, temp } => {
+                let ballot = site.ballot(number);
+                let name = names::temp(&site.name, temp);
+                let file = self.unsigned.take().expect("a ballot is created before it is signed");
+                let signed = fs.write_at(&file, name.as_encoded_bytes(), 0);
+                self.reply("write the ballot", &ballot, signed, &[])
+            }
+            Action::Inspect { number } => self.inspect(number),
+            Action::Pause { rival } => self.pause(rival),
+            Action::Disarm { temp } | Action::Withdraw { temp } => {
+                self.unlink("remove the temp file", &site.temp(temp))
+            }
+            Action::DisarmAll { but } => self.disarm_all(but),
+            Action::Link { temp } => {
+                let linked = fs.link(&site.temp(temp), &site.path);
+                self.reply(
+                    "link to",
+                    &site.path,
+                    linked,
+                    &[Reply::Exists, Reply::Missing, Reply::Unsupported],
+                )
+            }
+            Action::Create => {
+                let created = fs.create(&site.path, None).map(drop);
+                self.reply("create", &site.path, created, &[Reply::Exists])
+            }
+            Action::Recheck => {
+                let sight = site.look();
+                let reply = self.seen(&sight);
+                self.sight = Some(sight);
+                reply
+            }
+            Action::Untwin => self.untwin(),
+            Action::Rename { temp } => {
+                let renamed = fs.rename(&site.temp(temp), &site.path);
+                self.reply("rename the temp file onto", &site.path, renamed, &[Reply::Missing])
+            }
+            Action::Remove { number } => self.unlink("remove the ballot", &site.ballot(number)),
+            Action::Finish(_) => unreachable!("the loop ends on it"),
+        }
+    }
+
+    fn look(&mut self) -> Reply {
+        let sight = self.site.look();
+        let consent = self.change.consider(&sight);
+        let reply = match consent {
+            Consent::Go(kind) => {
+                self.ballot.set_kind(kind);
+                self.seen(&sight)
+            }
+            Consent::Refuse => Reply::Refused,
+            Consent::Lost => Reply::Lost,
+        };
+        self.sight = Some(sight);
+        reply
+    }
+
+    fn seen(&mut self, sight: &Sight) -> Reply {
+        let twin = sight.stat.is_some_and(|stat| stat.links > 1);
+        match sight.stamp() {
+            Some(stamp) => Reply::Seen {
+                stamp: Some(stamp),
+                twin,
+            },
+            None if sight.is_absent() => Reply::Seen { stamp: None, twin },
+            None => Reply::Odd,
+        }
+    }
+
+    fn write(&mut self, seq: u64) -> Reply {
+        let site = self.site;
+        let bytes = self.change.compose(seq).print();
+        let like = self.sight.as_ref().and_then(|sight| sight.stat);
+        let fs = &*site.judge.fs;
+        // A few tries: another process of this pid may, once in four thousand million, have had the same number.
+        for _ in 0..8 {
+            let id = TempId::new(site.scope, std::process::id(), platform::random() as u32);
+            let path = site.temp(id);
+            let file = match fs.create(&path, like.as_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return self.fail("create the temp file", &path, error),
+                Ok(file) => file,
+            };
+            let written = fs
+                .write_at(&file, &bytes, 0)
+                .map_err(|error| ("write the temp file", error))
+                .and_then(|()| fs.sync(&file).map_err(|error| ("sync the temp file", error)))
+                .and_then(|()| fs.stat_file(&file).map_err(|error| ("stat the temp file", error)));
+            let reply = match written {
+                Ok(stat) if self.change.confirm(&stat) => {
+                    self.file = Some(file);
+                    return Reply::Written(id);
+                }
+                Ok(_) => Reply::Refused,
+                Err((operation, error)) => self.fail(operation, &path, error),
+            };
+            let _ = fs.unlink(&path);
+            return reply;
+        }
+        let error = io::ErrorKind::AlreadyExists.into();
+        self.fail("create the temp file", &site.path, error)
+    }
+
+    /// Reads whom a ballot names: the content of the link, or of the file where there are no links.
+    fn inspect(&mut self, number: u64) -> Reply {
+        let site = self.site;
+        let (fs, ballot) = (&*site.judge.fs, site.ballot(number));
+        let named = match fs.read_link(&ballot) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput || platform::is_unsupported(&error) => {
+                match fs
+                    .open(&ballot)
+                    .and_then(|file| fs.read(&file, names::LONGEST_COMPANION + site.name.len()))
+                {
+                    Ok(bytes) => String::from_utf8(bytes).map(OsString::from).ok(),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Reply::Missing,
+                    // A directory, say, that somebody put there: nobody signs it any more.
+                    Err(_) => None,
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Reply::Missing,
+            Err(error) => return self.fail("read the ballot", &ballot, error),
+            Ok(target) => Some(target),
+        };
+        let temp = named.and_then(|named| names::parse_temp(&site.name, &named));
+        Reply::Rival {
+            temp,
+            gone: temp.is_some_and(|temp| self.is_out(temp)),
+        }
+    }
+
+    /// Whether a rival cannot commit any more: its process has ended, or its temp file is gone.
+    fn is_out(&self, temp: TempId) -> bool {
+        let missing = |path: &Path| {
+            self.site
+                .judge
+                .fs
+                .stat(path)
+                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        self.site.is_gone(temp) || missing(&self.site.temp(temp))
+    }
+
+    fn pause(&mut self, rival: Option<TempId>) -> Reply {
+        let clock = &self.site.judge.clock;
+        let (since, step) = self.waited.unwrap_or((clock.now(), Duration::from_millis(1)));
+        clock.sleep(step);
+        self.waited = Some((since, (step * 2).min(Duration::from_millis(50))));
+        let sight = self.site.look();
+        let (seen, now) = (self.ballot.seen(), sight.stamp());
+        let same = |a: Stamp, b: Stamp| a.token == b.token && a.seq == b.seq;
+        let unchanged = match (seen, now) {
+            (Some(seen), Some(now)) => same(seen, now),
+            (None, None) => sight.is_absent(),
+            _ => false,
+        };
+        if !unchanged {
+            Reply::Changed
+        } else if rival.is_some_and(|rival| self.is_out(rival)) || clock.now().saturating_sub(since) >= PATIENCE {
+            Reply::Expired
+        } else {
+            Reply::Still
+        }
+    }
+
+    fn disarm_all(&mut self, but: TempId) -> Reply {
+        let site = self.site;
+        let others = |_: &Path, temp: TempId| temp != but;
+        self.unlink_temps(site, others)
+    }
+
+    /// Removes the temp file that shares its inode with the record.
+    fn untwin(&mut self) -> Reply {
+        let site = self.site;
+        let Some(record) = self.sight.as_ref().and_then(|sight| sight.stat) else {
+            return Reply::Done;
+        };
+        let twins = |path: &Path, _: TempId| {
+            site.judge
+                .fs
+                .stat(path)
+                .is_ok_and(|stat| stat.inode == record.inode && stat.device == record.device)
+        };
+        self.unlink_temps(site, twins)
+    }
+
+    fn unlink_temps(&mut self, site: &Site, which: impl Fn(&Path, TempId) -> bool) -> Reply {
+        let dir = directory(&site.path);
+        let names = match site.judge.fs.list(dir, LISTED) {
+            Ok(names) => names,
+            Err(error) => return self.fail("list", dir, error),
+        };
+        for name in names {
+            let path = site.beside(&name);
+            if names::parse_temp(&site.name, &name).is_some_and(|temp| which(&path, temp))
+                && self.unlink("remove the temp file", &path) != Reply::Done
+            {
+                return Reply::Failed;
+            }
+        }
+        Reply::Done
+    }
+
+    fn unlink(&mut self, operation: &'static str, path: &Path) -> Reply {
+        match self.site.judge.fs.unlink(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => self.fail(operation, path, error),
+            _ => Reply::Done,
+        }
+    }
+
+    /// The reply to a call, if it is one of those that the protocol goes on from; anything else is a failure.
+    fn reply(&mut self, operation: &'static str, path: &Path, result: io::Result<()>, expected: &[Reply]) -> Reply {
+        let error = match result {
+            Ok(()) => return Reply::Done,
+            Err(error) => error,
+        };
+        let reply = match error.kind() {
+            io::ErrorKind::AlreadyExists => Reply::Exists,
+            io::ErrorKind::NotFound => Reply::Missing,
+            _ if platform::is_unsupported(&error) => Reply::Unsupported,
+            _ => Reply::Failed,
+        };
+        if expected.contains(&reply) {
+            reply
+        } else {
+            self.fail(operation, path, error)
+        }
+    }
+
+    /// The first failure is the one to report; what comes after it is tidying up.
+    fn fail(&mut self, operation: &'static str, path: &Path, error: io::Error) -> Reply {
+        self.failure.get_or_insert_with(|| Error::io(operation, path)(error));
+        Reply::Failed
+    }
+}

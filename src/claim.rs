@@ -1,0 +1,439 @@
+//! Taking a lease: options, admission by the judge, waiting.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::ballot::{Ballot, Kind};
+use crate::change::{Change, Consent, Ended, Site};
+use crate::error::{Error, Result};
+use crate::facts::{Facts, LeaseFacts};
+use crate::fs::Stat;
+use crate::identity::{FOREIGN_PROC, Process};
+use crate::lease::Lease;
+use crate::names::LONGEST_COMPANION;
+use crate::observe::{Judge, Sight, Watch, payload};
+use crate::owner::{FORMAT, OwnerLine, Pid, SHORTEST_TTL};
+use crate::platform::{self, ExitWatch};
+use crate::record::{LARGEST, Record};
+use crate::run_state::RunState;
+use crate::token::Token;
+use crate::verdict::{Effect, Judgement, Reason, Verdict};
+
+/// The longest file name that filesystems in use take.
+const NAME_MAX: usize = 255;
+
+/// Between two looks of a waiting claim: from here …
+const FIRST_PAUSE: Duration = Duration::from_millis(4);
+/// … doubling, up to here.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+type OnWait = Box<dyn FnMut(&Judgement) + Send>;
+
+/// A claim to be made: whose, on what terms, and for how long to wait.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use leasehold::Claim;
+/// use std::time::Duration;
+///
+/// let lease = Claim::new(dir.path().join("thread-7.lease"))
+///     .ttl(Duration::from_secs(60))
+///     .wait(Duration::from_secs(5))
+///     .set("phase", "starting")
+///     .take()?;
+/// assert_eq!(lease.epoch(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a claim does nothing until `take` is called"]
+pub struct Claim {
+    judge: Judge,
+    path: PathBuf,
+    owner: Option<Pid>,
+    ttl: Option<Duration>,
+    wait: Duration,
+    take_lapsed: bool,
+    accept_in_doubt: bool,
+    give_way: bool,
+    binds: Option<String>,
+    state: RunState,
+    on_wait: Option<OnWait>,
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("path", &self.path)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Claim {
+    /// A claim on the record at `path`, for this process, without a ttl, that does not wait.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            judge: Judge::here(),
+            path: path.into(),
+            owner: None,
+            ttl: None,
+            wait: Duration::ZERO,
+            take_lapsed: false,
+            accept_in_doubt: false,
+            give_way: false,
+            binds: None,
+            state: RunState::default(),
+            on_wait: None,
+        }
+    }
+
+    /// For another process of this host.
+    pub fn owner(mut self, pid: Pid) -> Self {
+        self.owner = Some(pid);
+        self
+    }
+
+    /// The owner's own terms: not renewed for this long, others may take the lease as lapsed. Whole seconds, at least 5.
+    /// Without a ttl a lease never lapses.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Waits for at most this long until the lease can be taken.
+    pub fn wait(mut self, time: Duration) -> Self {
+        self.wait = time;
+        self
+    }
+
+    /// Takes a lease whose owner did not renew it within its own ttl, as seen during the wait. The owner may still run.
+    pub fn take_lapsed(mut self, yes: bool) -> Self {
+        self.take_lapsed = yes;
+        self
+    }
+
+    /// Takes a lease although the predecessor noted an intent and no outcome: its action may or may not have happened,
+    /// and the caller knows what to do about that.
+    pub fn accept_in_doubt(mut self, yes: bool) -> Self {
+        self.accept_in_doubt = yes;
+        self
+    }
+
+    /// Ends with [`Error::GaveWay`] when another process is changing the record just now, instead of outlasting it.
+    pub fn give_way(mut self, yes: bool) -> Self {
+        self.give_way = yes;
+        self
+    }
+
+    /// Binds the record to a pid file that other programs read: the record holds only while that file names the owner.
+    /// Relative to the record's directory. The file must name the owner already.
+    pub fn binds(mut self, file: impl Into<String>) -> Self {
+        self.binds = Some(file.into());
+        self
+    }
+
+    /// Sets a field of the run state.
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.state.set(key, value);
+        self
+    }
+
+    /// Looks from there instead of from this process over real files.
+    pub fn from(mut self, judge: Judge) -> Self {
+        self.judge = judge;
+        self
+    }
+
+    /// Called once, with why, when the claim begins to wait.
+    pub fn on_wait(mut self, call: impl FnMut(&Judgement) + Send + 'static) -> Self {
+        self.on_wait = Some(Box::new(call));
+        self
+    }
+
+    /// Takes the lease.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the judgement when somebody holds it or it cannot be told, [`Error::InDoubt`] when the
+    /// predecessor's action is in doubt, [`Error::TimedOut`] when the wait ran out, [`Error::GaveWay`] when asked to,
+    /// [`Error::Invalid`] for a request that cannot be carried out, [`Error::Io`] when the filesystem fails. Unless the
+    /// error is [`Error::Uncertain`], the record is as it was.
+    pub fn take(self) -> Result<Lease> {
+        let site = Site::new(self.judge, &self.path)?;
+        let name = site.path.file_name().map_or(0, |name| name.len());
+        if name + LONGEST_COMPANION > NAME_MAX {
+            let most = NAME_MAX - LONGEST_COMPANION;
+            return Err(Error::invalid(
+                &site.path,
+                format!("the name has {name} bytes; a lease's has at most {most}"),
+            ));
+        }
+        if site.judge.host.observer.proc_is_own == Some(false) {
+            return Err(Error::invalid(&site.path, FOREIGN_PROC));
+        }
+        let process = self.owner.map_or_else(Process::current, Process::of)?;
+        let owner = owner_line(&site, &process, self.ttl, self.binds)?;
+        let mut candidate = Candidate {
+            site: &site,
+            take_lapsed: self.take_lapsed,
+            accept_in_doubt: self.accept_in_doubt,
+            record: Record {
+                owner,
+                state: self.state,
+                beat: 0,
+            },
+            epoch: 1,
+            watch: Watch::default(),
+            began: Duration::ZERO,
+            verdict: None,
+        };
+        candidate.record.owner.seq = u64::MAX;
+        if candidate.record.print().len() > LARGEST {
+            return Err(Error::invalid(
+                &site.path,
+                format!("the run state does not fit a record of {LARGEST} bytes"),
+            ));
+        }
+        let mut queue = Queue {
+            wait: self.wait,
+            on_wait: self.on_wait,
+            ..Queue::new(&site)
+        };
+        loop {
+            let token = candidate.record.owner.token;
+            candidate.began = site.judge.clock.now();
+            let ballot = Ballot::new(Kind::Claim { beat: false }, token, self.give_way);
+            let refusal = match site.change(ballot, &mut candidate)? {
+                Ended::Committed { seq, file } => {
+                    let now = site
+                        .judge
+                        .fs
+                        .stat_file(&file)
+                        .map_or(Duration::ZERO, |stat| stat.changed);
+                    site.sweep(seq, now);
+                    let epoch = candidate.epoch;
+                    return Ok(Lease::new(site, token, epoch));
+                }
+                Ended::GaveWay => return Err(Error::GaveWay { path: self.path }),
+                Ended::Refused | Ended::Lost | Ended::Resurrected => candidate.refusal(),
+            };
+            queue.pause(refusal)?;
+            // A claim's token names one try, so that a commit of this try can be told from every other.
+            candidate.record.owner.token = Token::from_bits(platform::random());
+        }
+    }
+}
+
+fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Option<String>) -> Result<OwnerLine> {
+    let host = &site.judge.host.observer;
+    let ttl = ttl.map(|ttl| ttl.as_secs());
+    if ttl.is_some_and(|ttl| ttl < SHORTEST_TTL) {
+        return Err(Error::invalid(
+            &site.path,
+            format!("a ttl has whole seconds, at least {SHORTEST_TTL}"),
+        ));
+    }
+    if let Some(file) = &binds {
+        let found = payload(&*site.judge.fs, &site.path, file);
+        if found.pid != Some(process.pid.get().into()) {
+            let names = found.pid.map_or("no pid".into(), |pid| pid.to_string());
+            let what = format!(
+                "{file} names {names}, not the owner {}; write the owner's pid there first",
+                process.pid
+            );
+            return Err(Error::invalid(&site.path, what));
+        }
+    }
+    Ok(OwnerLine {
+        leasehold: FORMAT,
+        token: Token::from_bits(platform::random()),
+        epoch: 1,
+        seq: 1,
+        host: host.host.clone(),
+        machine: host.machine.clone(),
+        host_id: host.host_id.clone(),
+        boot: host.boot.clone(),
+        pid: Some(process.pid),
+        start: Some(process.start),
+        pidns: host.pidns,
+        timens: host.timens,
+        pidfd: process.pidfd,
+        uid: platform::uid(),
+        keeper: None,
+        since: Some(timestamp()),
+        ttl,
+        lock: None,
+        cmd: platform::command_line(process.pid).map(|line| line.chars().take(256).collect()),
+        adopted: binds.is_some().then_some(true),
+        binds,
+        ended: None,
+        extra: Default::default(),
+    })
+}
+
+/// The wall clock, for people only.
+pub(crate) fn timestamp() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+/// A claim in the making.
+struct Candidate<'a> {
+    site: &'a Site,
+    take_lapsed: bool,
+    accept_in_doubt: bool,
+    record: Record,
+    /// The fencing number of the new claim: above any that was seen.
+    epoch: u64,
+    watch: Watch,
+    began: Duration,
+    verdict: Option<(Judgement, Facts, Option<Duration>)>,
+}
+
+impl Candidate<'_> {
+    fn refusal(&mut self) -> Error {
+        let (judgement, ..) = self.verdict.take().expect("a refusal follows a look");
+        if self.is_in_doubt(&judgement) && self.admits(&judgement).is_some() {
+            Error::InDoubt(Box::new(judgement))
+        } else {
+            Error::Refused(Box::new(judgement))
+        }
+    }
+
+    fn admits(&self, judgement: &Judgement) -> Option<Kind> {
+        match judgement.verdict {
+            Verdict::Free | Verdict::Dead => Some(Kind::Claim { beat: false }),
+            Verdict::Lapsed if self.take_lapsed => Some(Kind::Claim { beat: true }),
+            _ => None,
+        }
+    }
+
+    fn is_in_doubt(&self, judgement: &Judgement) -> bool {
+        judgement.effect == Effect::InDoubt && !self.accept_in_doubt
+    }
+}
+
+impl Change for Candidate<'_> {
+    fn consider(&mut self, sight: &Sight) -> Consent {
+        let clock = &self.site.judge.clock;
+        let lease = self.watch.saw(sight.stamp(), self.began, clock.now());
+        self.began = clock.now();
+        let (judgement, facts) = self.site.judge.weigh(&self.site.path, sight, lease);
+        let kind = self.admits(&judgement).filter(|_| !self.is_in_doubt(&judgement));
+        if let Ok(record) = &sight.content {
+            self.epoch = self.epoch.max(record.owner.epoch.saturating_add(1));
+        }
+        self.verdict = Some((judgement, facts, sight.stat.map(|stat| stat.changed)));
+        kind.map_or(Consent::Refuse, Consent::Go)
+    }
+
+    fn compose(&mut self, seq: u64) -> Record {
+        self.record.owner.seq = seq;
+        self.record.owner.epoch = self.epoch;
+        self.record.beat = beat(self.site.judge.clock.now(), 0);
+        self.record.clone()
+    }
+
+    /// A reboot is believed only when the record was not changed since: now known exactly, by two stamps of one clock.
+    fn confirm(&mut self, written: &Stat) -> bool {
+        let Some((judgement, facts, Some(changed))) = &mut self.verdict else {
+            return true;
+        };
+        if judgement.reason != Reason::HostRebooted || facts.record.boot == facts.observer.boot {
+            return true;
+        }
+        let age = written.changed.saturating_sub(*changed);
+        let since_boot = age < platform::since_boot();
+        facts.lease = LeaseFacts {
+            changed_since_boot: Some(since_boot),
+            ..facts.lease.clone()
+        };
+        *judgement = crate::verdict::judge(facts);
+        !since_boot
+    }
+}
+
+/// The heartbeat of a moment: its milliseconds since boot, and more than the last one.
+pub(crate) fn beat(now: Duration, last: u64) -> u64 {
+    u64::try_from(now.as_millis())
+        .unwrap_or(u64::MAX)
+        .max(last.saturating_add(1))
+}
+
+/// Waiting in line for a lease.
+struct Queue<'a> {
+    site: &'a Site,
+    wait: Duration,
+    began: Duration,
+    pause: Duration,
+    on_wait: Option<OnWait>,
+}
+
+impl<'a> Queue<'a> {
+    fn new(site: &'a Site) -> Self {
+        let began = site.judge.clock.now();
+        Self {
+            site,
+            wait: Duration::ZERO,
+            began,
+            pause: FIRST_PAUSE,
+            on_wait: None,
+        }
+    }
+
+    /// Waits a little, or gives the refusal back when waiting is over or will not help.
+    fn pause(&mut self, refusal: Error) -> Result<()> {
+        let Error::Refused(judgement) = &refusal else {
+            return Err(refusal);
+        };
+        if self.wait.is_zero() || judgement.reason.is_final() {
+            return Err(refusal);
+        }
+        let clock = &self.site.judge.clock;
+        let waited = clock.now().saturating_sub(self.began);
+        let left = self.wait.saturating_sub(waited);
+        if left.is_zero() {
+            return Err(Error::TimedOut {
+                waited,
+                last: Box::new(refusal),
+            });
+        }
+        if let Some(mut call) = self.on_wait.take() {
+            call(judgement);
+        }
+        // Between half of it and all of it, so that waiters do not look in step.
+        let jittered = self
+            .pause
+            .mul_f64(0.5 + (platform::random() as u8 as f64) / 512.0)
+            .min(left);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        match watch(judgement) {
+            // Looked at anew as soon as it ends: the record is then of a dead owner.
+            Some(holder) => {
+                if holder.wait(jittered) {
+                    self.pause = FIRST_PAUSE;
+                }
+            }
+            None => clock.sleep(jittered),
+        }
+        Ok(())
+    }
+}
+
+/// The process of this host that holds a lease, to be told of its end.
+fn watch(judgement: &Judgement) -> Option<ExitWatch> {
+    match judgement.reason {
+        Reason::ProcessRunning => judgement.owner.valid_pid().and_then(ExitWatch::open),
+        Reason::KeeperRunning => judgement
+            .owner
+            .keeper
+            .as_ref()
+            .and_then(|keeper| ExitWatch::open(keeper.pid)),
+        _ => None,
+    }
+}
+
+/// Takes the lease at `path` for this process: [`Claim::new`] and [`Claim::take`].
+pub(crate) fn claim(path: &Path) -> Result<Lease> {
+    Claim::new(path).take()
+}

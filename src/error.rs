@@ -1,0 +1,118 @@
+//! What can go wrong, in the terms of whoever called.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::verdict::Judgement;
+
+/// Why an operation did not happen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The filesystem failed: neither held nor free.
+    Io {
+        /// What was being done, as `read` or `rename onto`.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// A call failed and the record could not be read afterwards: the change may have been made. `verify` tells, once
+    /// the filesystem answers again.
+    Uncertain(Box<Error>),
+    /// The record cannot be read: whether the claim is current is not known.
+    Unreadable {
+        /// The record.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A claim was refused; the judgement says who holds the lease or why it cannot be told.
+    Refused(Box<Judgement>),
+    /// A claim was refused since the predecessor noted an intent and no outcome: its action may have happened.
+    InDoubt(Box<Judgement>),
+    /// The token is not the record's current one, or the record is gone.
+    Lost {
+        /// The record.
+        path: PathBuf,
+        /// What stands there instead.
+        why: String,
+    },
+    /// Another contender is changing the record, and the claim was to give way.
+    GaveWay {
+        /// The record.
+        path: PathBuf,
+    },
+    /// The wait ran out; the judgement is the last one.
+    TimedOut {
+        /// How long was waited.
+        waited: Duration,
+        /// Why the lease could not be taken at the end.
+        last: Box<Error>,
+    },
+    /// The request cannot be carried out as it was made.
+    Invalid {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
+        what: String,
+    },
+}
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
+        Self::Invalid {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io {
+                operation,
+                path,
+                source,
+            } => write!(f, "cannot {operation} {}: {source}", path.display()),
+            Self::Uncertain(cause) => write!(f, "it is not known whether the record was changed: {cause}"),
+            Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
+            Self::Refused(judgement) => write!(f, "{}: {}", judgement.verdict, judgement.sentence),
+            Self::InDoubt(judgement) => write!(
+                f,
+                "the predecessor's action is in doubt: intent `{}`, no outcome noted ({})",
+                judgement.owner.intent.as_deref().unwrap_or_default(),
+                judgement.sentence
+            ),
+            Self::Lost { path, why } => write!(f, "the lease on {} is lost: {why}", path.display()),
+            Self::GaveWay { path } => write!(f, "another claim on {} is under way", path.display()),
+            Self::TimedOut { waited, last } => write!(f, "gave up after {:.1} s: {last}", waited.as_secs_f64()),
+            Self::Invalid { path, what } => write!(f, "{}: {what}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::TimedOut { last: cause, .. } | Self::Uncertain(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The only door to the disk: a narrow trait, and the implementation over real files.
+//!
+//! Everything that touches a record goes through [`Fs`], so that a stand-in can fail, lie about replies, hang or stop
+//! the process at any call.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::platform;
+
+/// What kind of thing has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Symlink,
+    /// A directory.
+    Directory,
+    /// A FIFO, socket or device.
+    Other,
+}
+
+/// What the filesystem says of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+    /// Names that it has.
+    pub links: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of content (mtime) since 1970, by the clock of whoever stores it: compare it with nothing but
+    /// another stamp of the same filesystem.
+    pub changed: Duration,
+}
+
+/// The calls that Leasehold makes on the filesystem. Each is one operation that either happens or does not.
+///
+/// Errors are those of the operating system, bare; callers add path and operation. EINTR never gets out.
+pub trait Fs: fmt::Debug + Send + Sync {
+    /// What is at `path`, not followed. Asked of the file server, not of a cache.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// The same about an open file. ESTALE, or no link left, says that the file has been replaced.
+    fn stat_file(&self, file: &File) -> io::Result<Stat>;
+    /// Opens for reading: not through a link at the last component, and never waiting.
+    fn open(&self, path: &Path) -> io::Result<File>;
+    /// Reads the whole file, at most `limit` bytes of it.
+    fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>>;
+    /// Creates a file that must not exist, open for reading and writing, with the mode and group of `like`.
+    fn create(&self, path: &Path, like: Option<&Stat>) -> io::Result<File>;
+    /// Writes all bytes at an offset.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes the content safe (fdatasync(2)).
+    fn sync(&self, file: &File) -> io::Result<()>;
+    /// Creates a symbolic link, exclusively.
+    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()>;
+    /// The content of a symbolic link.
+    fn read_link(&self, link: &Path) -> io::Result<OsString>;
+    /// Gives a file a second name, exclusively.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a name.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, at most `limit` of them.
+    fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>>;
+}
+
+/// Real files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl Fs for Disk {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        platform::stat(path)
+    }
+
+    fn stat_file(&self, file: &File) -> io::Result<Stat> {
+        platform::stat_file(file)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        platform::open(path)
+    }
+
+    fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
+        // Records are small: one read finds the end of nearly all of them.
+        let mut bytes = vec![0; limit.min(4096)];
+        let mut length = platform::read_at(file, &mut bytes, 0)?;
+        while length == bytes.len() && length < limit {
+            bytes.resize(limit.min(length * 4), 0);
+            length += platform::read_at(file, &mut bytes[length..], length as u64)?;
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    fn create(&self, path: &Path, like: Option<&Stat>) -> io::Result<File> {
+        platform::create(path, like)
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        platform::write_at(file, bytes, offset)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
+        platform::symlink(Path::new(target), link)
+    }
+
+    fn read_link(&self, link: &Path) -> io::Result<OsString> {
+        std::fs::read_link(link).map(PathBuf::into_os_string)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(dir)?
+            .take(limit)
+            .map(|entry| Ok(entry?.file_name()))
+            .collect()
+    }
+}

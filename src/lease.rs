@@ -1,0 +1,371 @@
+//! Holding a lease: the guard of a program that keeps one, and what anybody with its token may do.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::ballot::{Ballot, Kind};
+use crate::change::{Change, Consent, Ended, Site};
+use crate::claim::{beat, claim, timestamp};
+use crate::error::{Error, Result};
+use crate::identity::Process;
+use crate::observe::{Judge, Sight};
+use crate::owner::Pid;
+use crate::record::{LARGEST, Record};
+use crate::run_state::Outcome;
+use crate::token::Token;
+
+/// A lease that this program holds. It is released when the guard is dropped, also by a panic.
+///
+/// Whoever dies without that leaves a record that says so to everybody who can tell; see [`crate::judge`].
+#[must_use = "the lease is released as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct Lease {
+    holder: Holder,
+    epoch: u64,
+    armed: bool,
+}
+
+impl Lease {
+    /// Takes the lease at `path` for this process, without a ttl and without waiting. [`crate::Claim`] has the options.
+    ///
+    /// # Errors
+    /// Those of [`crate::Claim::take`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("bridge.lease");
+    /// use leasehold::{Error, Lease, Verdict};
+    ///
+    /// let lease = Lease::claim(&path)?;
+    /// assert_eq!(leasehold::judge(&path).verdict, Verdict::Held);
+    /// assert!(matches!(Lease::claim(&path), Err(Error::Refused(_))));
+    ///
+    /// lease.release(None)?;
+    /// assert_eq!(leasehold::judge(&path).verdict, Verdict::Free);
+    /// assert_eq!(Lease::claim(&path)?.epoch(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn claim(path: impl AsRef<Path>) -> Result<Self> {
+        claim(path.as_ref())
+    }
+
+    pub(crate) fn new(site: Site, token: Token, epoch: u64) -> Self {
+        Self {
+            holder: Holder { site, token },
+            epoch,
+            armed: true,
+        }
+    }
+
+    /// The fencing number: greater than that of every earlier claim on this path. Give it to whatever the lease
+    /// protects, and let that refuse smaller numbers.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The name of this claim.
+    pub fn token(&self) -> Token {
+        self.holder.token
+    }
+
+    /// What the token allows.
+    pub fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
+    /// Ends the claim: the record stays, vacant, so that the fencing number goes on.
+    ///
+    /// # Errors
+    /// As [`Holder::release`]; the guard comes back, still armed, so that the caller can try again.
+    pub fn release(mut self, outcome: Option<Outcome>) -> std::result::Result<(), Unreleased> {
+        match self.holder.release(outcome) {
+            Ok(()) => {
+                self.armed = false;
+                Ok(())
+            }
+            Err(error) => {
+                // Nothing is ours any more that a drop could release.
+                self.armed = !matches!(error, Error::Lost { .. });
+                Err(Unreleased { lease: self, error })
+            }
+        }
+    }
+
+    /// Leaves the record as it is, for whoever carries the token on.
+    pub fn leave(mut self) -> Token {
+        self.armed = false;
+        self.holder.token
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.armed {
+            // There is nobody to tell; what remains is judged by what becomes of this process.
+            let _ = self.holder.release(None);
+        }
+    }
+}
+
+/// A release that did not happen: the guard, and why.
+#[derive(Debug)]
+pub struct Unreleased {
+    /// The guard.
+    pub lease: Lease,
+    /// Why.
+    pub error: Error,
+}
+
+impl fmt::Display for Unreleased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Unreleased {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// What anybody who carries a claim's token may do with its record. The token is no secret; see [`Token`].
+#[derive(Clone, Debug)]
+pub struct Holder {
+    site: Site,
+    token: Token,
+}
+
+impl Holder {
+    /// Acts for the claim `token` on the record at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a path that cannot be a record.
+    pub fn new(path: impl AsRef<Path>, token: Token) -> Result<Self> {
+        Self::from(Judge::here(), path, token)
+    }
+
+    /// The same from elsewhere than this process over real files.
+    ///
+    /// # Errors
+    /// As [`Holder::new`].
+    pub fn from(judge: Judge, path: impl AsRef<Path>, token: Token) -> Result<Self> {
+        Ok(Self {
+            site: Site::new(judge, path.as_ref())?,
+            token,
+        })
+    }
+
+    /// The claim.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The record.
+    pub fn path(&self) -> &Path {
+        &self.site.path
+    }
+
+    /// The fencing check before a write: the epoch, if the claim is current and, where it has a ttl, at least `margin`
+    /// of that is left on this boot's clock. With a `margin`, a record that was renewed on another boot fails.
+    ///
+    /// It tells what was so when it was asked. What must not mix goes into a file of its own epoch, or behind a
+    /// resource that checks the epoch itself.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    pub fn verify(&self, margin: Option<Duration>) -> Result<u64> {
+        let sight = self.site.look();
+        let record = self.current(&sight)?;
+        let Some(ttl) = record.owner.ttl else {
+            return Ok(record.owner.epoch);
+        };
+        let here = &self.site.judge.host.observer;
+        let same_clock =
+            record.owner.boot.is_some() && record.owner.boot == here.boot && record.owner.timens == here.timens;
+        if !same_clock {
+            return match margin {
+                None => Ok(record.owner.epoch),
+                Some(_) => {
+                    Err(self.lost("it was renewed on another boot, so what is left of its ttl is not known here"))
+                }
+            };
+        }
+        let deadline = Duration::from_millis(record.beat) + Duration::from_secs(ttl);
+        let left = deadline.saturating_sub(self.site.judge.clock.now());
+        let margin = margin.unwrap_or_default();
+        if left.is_zero() || left < margin {
+            let why = format!(
+                "{:.1} s of its ttl are left, {:.1} s are wanted; renew it first",
+                left.as_secs_f64(),
+                margin.as_secs_f64()
+            );
+            return Err(self.lost(why));
+        }
+        Ok(record.owner.epoch)
+    }
+
+    /// Renews the lease for another ttl. Always a ballot, so that a lapsed lease which nobody took is re-won.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the claim is not current, [`Error::Io`], [`Error::Uncertain`].
+    pub fn renew(&self) -> Result<()> {
+        let now = self.site.judge.clock.now();
+        self.change(|record| {
+            record.beat = beat(now, record.beat);
+            Ok(())
+        })
+    }
+
+    /// Sets fields of the run state. `intent` and `outcome` say what the owner is about to do and what became of it.
+    ///
+    /// # Errors
+    /// As [`Holder::renew`].
+    pub fn note<K: AsRef<str>, V: AsRef<str>>(&self, fields: &[(K, V)]) -> Result<()> {
+        self.change(|record| {
+            for (key, value) in fields {
+                record.state.set(key.as_ref(), value.as_ref());
+            }
+            Ok(())
+        })
+    }
+
+    /// Names another process of this host as owner of the same claim: same token, same epoch.
+    ///
+    /// # Errors
+    /// As [`Holder::renew`]; [`Error::Invalid`] when there is no such process, or while a keeper is recorded.
+    pub fn hand_over(&self, pid: Pid) -> Result<()> {
+        let process = Process::of(pid)?;
+        let host = &self.site.judge.host.observer;
+        self.change(|record| {
+            let owner = &mut record.owner;
+            if owner.keeper.is_some() {
+                return Err(Error::invalid(
+                    &self.site.path,
+                    "a keeper is recorded, which would end it with the old owner",
+                ));
+            }
+            owner.host.clone_from(&host.host);
+            owner.machine.clone_from(&host.machine);
+            owner.host_id.clone_from(&host.host_id);
+            owner.boot.clone_from(&host.boot);
+            (owner.pidns, owner.timens) = (host.pidns, host.timens);
+            (owner.pid, owner.start, owner.pidfd) = (Some(process.pid), Some(process.start), process.pidfd);
+            owner.cmd = crate::platform::command_line(pid);
+            Ok(())
+        })
+    }
+
+    /// Ends the claim. Again is fine: a claim that is ended already stays so.
+    ///
+    /// # Errors
+    /// As [`Holder::renew`].
+    pub fn release(&self, outcome: Option<Outcome>) -> Result<()> {
+        if let Ok(record) = &self.site.look().content
+            && record.owner.token == self.token
+            && record.owner.ended.is_some()
+        {
+            return Ok(());
+        }
+        self.change(|record| {
+            if let Some(outcome) = outcome {
+                record.state.set("outcome", outcome.to_string());
+            }
+            record.owner.ended = Some(timestamp());
+            Ok(())
+        })
+    }
+
+    fn change(&self, mut edit: impl FnMut(&mut Record) -> Result<()>) -> Result<()> {
+        let mut step = HolderChange {
+            holder: self,
+            edit: &mut edit,
+            next: None,
+            refused: None,
+        };
+        let ended = self
+            .site
+            .change(Ballot::new(Kind::Holder, self.token, false), &mut step)?;
+        let refused = step.refused;
+        match ended {
+            Ended::Committed { .. } => Ok(()),
+            // The record was gone, and asking the server about it put ours back: it must not stay claimed.
+            Ended::Resurrected => {
+                self.release(None)?;
+                Err(self.lost("the record was gone; a vacant one was left in its place, so that the epoch goes on"))
+            }
+            Ended::Refused | Ended::Lost | Ended::GaveWay => {
+                Err(refused.expect("a holder's change is refused with the reason why"))
+            }
+        }
+    }
+
+    /// The record, if it is this claim's and not ended.
+    fn current<'s>(&self, sight: &'s Sight) -> Result<&'s Record> {
+        match &sight.content {
+            Ok(record) if record.owner.token != self.token => Err(self.lost(format!(
+                "the record carries another token, of epoch {}",
+                record.owner.epoch
+            ))),
+            Ok(record) if record.owner.ended.is_some() => Err(self.lost("the claim is ended")),
+            Ok(record) => Ok(record),
+            Err(_) if sight.is_absent() => Err(self.lost("the record is gone")),
+            Err(facts) if facts.state == crate::facts::RecordState::Unreadable => Err(Error::Unreadable {
+                path: self.site.path.clone(),
+                why: facts.detail.clone().unwrap_or_default(),
+            }),
+            Err(facts) => Err(self.lost(facts.detail.clone().unwrap_or_default())),
+        }
+    }
+
+    fn lost(&self, why: impl Into<String>) -> Error {
+        Error::Lost {
+            path: self.site.path.clone(),
+            why: why.into(),
+        }
+    }
+}
+
+struct HolderChange<'a> {
+    holder: &'a Holder,
+    edit: &'a mut dyn FnMut(&mut Record) -> Result<()>,
+    next: Option<Record>,
+    refused: Option<Error>,
+}
+
+impl Change for HolderChange<'_> {
+    fn consider(&mut self, sight: &Sight) -> Consent {
+        let edited = self.holder.current(sight).and_then(|record| {
+            let mut next = record.clone();
+            (self.edit)(&mut next)?;
+            // Room for a longer number.
+            if next.print().len() + 20 > LARGEST {
+                return Err(Error::invalid(
+                    self.holder.path(),
+                    format!("the run state does not fit a record of {LARGEST} bytes"),
+                ));
+            }
+            Ok(next)
+        });
+        match edited {
+            Ok(next) => {
+                self.next = Some(next);
+                Consent::Go(Kind::Holder)
+            }
+            Err(error) => {
+                let lost = matches!(error, Error::Lost { .. });
+                self.refused = Some(error);
+                if lost { Consent::Lost } else { Consent::Refuse }
+            }
+        }
+    }
+
+    fn compose(&mut self, seq: u64) -> Record {
+        let record = self
+            .next
+            .as_mut()
+            .expect("a record is composed after a look allowed it");
+        record.owner.seq = seq;
+        record.clone()
+    }
+}

@@ -1,0 +1,358 @@
+//! Looking: from a path to facts, and from facts to a judgement. Reading changes nothing on disk.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::ballot::Stamp;
+use crate::clock::{BootClock, Clock};
+use crate::facts::{Facts, LeaseFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
+use crate::fs::{Disk, Fs, Kind, Stat};
+use crate::identity::Host;
+use crate::owner::Pid;
+use crate::platform;
+use crate::record::{LARGEST, Record};
+use crate::verdict::{Judgement, Question, Reason, Verdict, examine};
+
+/// How often a look is taken again when the server says that the file is stale: replaced while we looked.
+const STALE_TRIES: usize = 8;
+
+/// Beyond this a stamp later than this host's boot is no matter of clocks that differ a little.
+const BOOT_CLOCK_SLACK: Duration = Duration::from_secs(300);
+
+/// The largest bound pid file that is read.
+const LARGEST_PAYLOAD: usize = 4096;
+
+/// Judges the record at `path` as seen from this host and process. Changes nothing.
+///
+/// What cannot be read is [`Verdict::Undetermined`] with the reason, never an error and never "dead".
+///
+/// ```
+/// let dir = tempfile::tempdir()?;
+/// let judgement = leasehold::judge(dir.path().join("bridge.lease"));
+/// assert_eq!(judgement.verdict, leasehold::Verdict::Free);
+/// assert_eq!(judgement.reason, leasehold::Reason::NoRecord);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn judge(path: impl AsRef<Path>) -> Judgement {
+    Judge::here().judge(path.as_ref()).0
+}
+
+/// Answers about processes of this host.
+pub trait ProcessTable: fmt::Debug + Send + Sync {
+    /// What is known of one pid of this pid namespace; with `pidfd` also its pidfs inode.
+    fn probe(&self, pid: Pid, pidfd: bool) -> ProcessFacts;
+}
+
+/// The kernel's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelTable;
+
+impl ProcessTable for KernelTable {
+    fn probe(&self, pid: Pid, pidfd: bool) -> ProcessFacts {
+        platform::probe(pid, pidfd)
+    }
+}
+
+/// Finds out what the rules ask for, and nothing else, and judges.
+pub fn resolve(facts: &mut Facts, table: &dyn ProcessTable) -> Judgement {
+    loop {
+        match examine(facts) {
+            Ok(judgement) => return judgement,
+            Err(Question::Process { pid, pidfd }) => facts.process = Some(table.probe(pid, pidfd)),
+            Err(Question::Keeper(pid)) => {
+                let keeper = table.probe(pid, false);
+                facts.process.get_or_insert_default().keeper = Some(Box::new(keeper));
+            }
+        }
+    }
+}
+
+/// Where one looks from: this host, with its filesystem, process table and clock.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) table: Arc<dyn ProcessTable>,
+    pub(crate) host: Arc<Host>,
+}
+
+impl Judge {
+    /// From this process, over real files.
+    pub fn here() -> Self {
+        Self {
+            fs: Arc::new(Disk),
+            clock: Arc::new(BootClock),
+            table: Arc::new(KernelTable),
+            host: Arc::new(Host::here()),
+        }
+    }
+
+    /// With another filesystem.
+    pub fn with_fs(mut self, fs: Arc<dyn Fs>) -> Self {
+        self.fs = fs;
+        self
+    }
+
+    /// With another clock.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// With another process table.
+    pub fn with_table(mut self, table: Arc<dyn ProcessTable>) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// This host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Looks once and judges. The facts can be saved and judged again elsewhere.
+    pub fn judge(&self, path: &Path) -> (Judgement, Facts) {
+        self.weigh(path, &look(&*self.fs, path), LeaseFacts::default())
+    }
+
+    /// Looks again and again for at most `time`, so that a lapse can be told: until a verdict cannot change by waiting,
+    /// a foreign lease was renewed, or it lapsed.
+    pub fn observe(&self, path: &Path, time: Duration) -> (Judgement, Facts) {
+        let end = self.clock.now() + time;
+        let mut watch = Watch::default();
+        loop {
+            let began = self.clock.now();
+            let sight = look(&*self.fs, path);
+            let lease = watch.saw(sight.stamp(), began, self.clock.now());
+            let (judgement, facts) = self.weigh(path, &sight, lease);
+            let settled = match judgement.verdict {
+                Verdict::Undetermined => judgement.reason.is_final() || facts.lease.renewal_seen == Some(true),
+                // A renewal would contradict it.
+                Verdict::Dead => judgement.reason != Reason::HostRebooted || facts.record.ttl.is_none(),
+                _ => true,
+            };
+            let left = end.saturating_sub(self.clock.now());
+            if left.is_zero() || settled {
+                return (judgement, facts);
+            }
+            self.clock.sleep(left.min(Duration::from_millis(500)));
+        }
+    }
+
+    /// Judges what a look found, asking the process table only where the rules need it.
+    pub(crate) fn weigh(&self, path: &Path, sight: &Sight, lease: LeaseFacts) -> (Judgement, Facts) {
+        let record = match &sight.content {
+            Ok(record) => RecordFacts::from(&**record),
+            Err(facts) => (**facts).clone(),
+        };
+        let mut observer = self.host.observer.clone();
+        observer.uptime = Some(platform::since_boot().as_secs_f64());
+        let mut facts = Facts {
+            payload: record.binds.as_ref().map(|file| payload(&*self.fs, path, file)),
+            lease: LeaseFacts {
+                changed_since_boot: changed_since_boot(&record, &observer.boot, sight),
+                ..lease
+            },
+            record,
+            observer,
+            ..Facts::default()
+        };
+        (resolve(&mut facts, &*self.table), facts)
+    }
+}
+
+/// Whether the record's stamp lies clearly after this host's boot by this host's clock. Only asked of records of
+/// another boot; a claim, which has a stamp of the same filesystem to compare with, asks again exactly.
+fn changed_since_boot(record: &RecordFacts, boot: &Option<String>, sight: &Sight) -> Option<bool> {
+    let stat = sight.stat.filter(|_| record.boot.is_some() && record.boot != *boot)?;
+    let booted = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()?
+        .checked_sub(platform::since_boot())?;
+    Some(stat.changed > booted + BOOT_CLOCK_SLACK)
+}
+
+/// What one look at a path found.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight {
+    /// The record, or why there is none.
+    pub content: Result<Box<Record>, Box<RecordFacts>>,
+    /// The file, where there is one.
+    pub stat: Option<Stat>,
+}
+
+impl Sight {
+    fn flawed(state: RecordState, detail: impl fmt::Display) -> Self {
+        Self {
+            content: Err(Box::new(RecordFacts::flawed(state, detail))),
+            stat: None,
+        }
+    }
+
+    /// What makes this state of the record; `None` without a record.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let record = self.content.as_ref().ok()?;
+        Some(Stamp {
+            token: record.owner.token,
+            seq: record.owner.seq,
+            beat: record.beat,
+        })
+    }
+
+    /// Whether there is nothing at the path.
+    pub fn is_absent(&self) -> bool {
+        self.content
+            .as_ref()
+            .is_err_and(|facts| facts.state == RecordState::Absent)
+    }
+}
+
+/// One look at a record, bounded in time and size by whatever the path turns out to be.
+pub(crate) fn look(fs: &dyn Fs, path: &Path) -> Sight {
+    let mut stale = None;
+    for _ in 0..STALE_TRIES {
+        match try_look(fs, path) {
+            Ok(sight) => return sight,
+            Err(error) if platform::is_stale(&error) => stale = Some(error),
+            Err(error) => return Sight::flawed(RecordState::Unreadable, error),
+        }
+    }
+    Sight::flawed(
+        RecordState::Unreadable,
+        stale.expect("the loop ends early unless every look was stale"),
+    )
+}
+
+fn try_look(fs: &dyn Fs, path: &Path) -> io::Result<Sight> {
+    // An NFS client may go on trusting a name whose record has been replaced until it learns that the directory changed.
+    if let Err(error) = fs.stat(directory(path)) {
+        return Ok(Sight::flawed(
+            RecordState::Unreadable,
+            format!("its directory: {error}"),
+        ));
+    }
+    let stat = match fs.stat(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Sight {
+                content: Err(Box::new(RecordFacts {
+                    state: RecordState::Absent,
+                    ..RecordFacts::default()
+                })),
+                stat: None,
+            });
+        }
+        found => found?,
+    };
+    let flawed = |state, detail: &str| {
+        Ok(Sight {
+            stat: Some(stat),
+            ..Sight::flawed(state, detail)
+        })
+    };
+    match stat.kind {
+        Kind::File if stat.size > LARGEST as u64 => {
+            return flawed(RecordState::TooLarge, &format!("{} bytes", stat.size));
+        }
+        Kind::File => {}
+        Kind::Symlink => return flawed(RecordState::Symlink, "a symbolic link"),
+        Kind::Directory => return flawed(RecordState::NotAFile, "a directory"),
+        Kind::Other => return flawed(RecordState::NotAFile, "a FIFO, socket or device"),
+    }
+    let file = match fs.open(path) {
+        Err(error) if platform::is_symlink_refusal(&error) => return flawed(RecordState::Symlink, "a symbolic link"),
+        // Replaced and removed between the two calls: as good as stale.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(io::ErrorKind::StaleNetworkFileHandle.into());
+        }
+        opened => opened?,
+    };
+    let bytes = fs.read(&file, LARGEST + 1)?;
+    if bytes.len() > LARGEST {
+        return flawed(RecordState::TooLarge, "it grew while it was read");
+    }
+    let content = Record::parse(&bytes)
+        .map(Box::new)
+        .map_err(|flaw| Box::new(RecordFacts::from(&flaw)));
+    Ok(Sight {
+        content,
+        stat: Some(stat),
+    })
+}
+
+/// The directory of a path, `.` for a bare name.
+pub(crate) fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) => Path::new("."),
+        None => path,
+    }
+}
+
+/// What stands in the pid file that a record is bound to.
+pub(crate) fn payload(fs: &dyn Fs, record: &Path, file: &str) -> PayloadFacts {
+    let path: PathBuf = directory(record).join(file);
+    let named = fs.stat(&path).and_then(|stat| match stat.kind {
+        Kind::File => fs.open(&path).and_then(|file| fs.read(&file, LARGEST_PAYLOAD)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    });
+    match named {
+        Ok(bytes) => PayloadFacts {
+            exists: Some(true),
+            pid: first_number(&bytes),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => PayloadFacts {
+            exists: Some(false),
+            pid: None,
+        },
+        Err(_) => PayloadFacts::default(),
+    }
+}
+
+fn first_number(bytes: &[u8]) -> Option<i64> {
+    std::str::from_utf8(bytes)
+        .ok()?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// A record watched over time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watch {
+    seen: Option<Stamp>,
+    /// When the look that first saw it had ended.
+    since: Duration,
+    renewal: Option<bool>,
+}
+
+impl Watch {
+    /// Takes in a look that was made between two moments of one clock. Unchanged counts from the end of the first look
+    /// to the beginning of this one: what lies inside a look is not known.
+    pub fn saw(&mut self, stamp: Option<Stamp>, began: Duration, ended: Duration) -> LeaseFacts {
+        let Some(now) = stamp else {
+            *self = Self::default();
+            return LeaseFacts::default();
+        };
+        match self.seen {
+            Some(seen) if seen == now => self.renewal = Some(self.renewal == Some(true)),
+            // Another token is another claim, seen for the first time.
+            seen => {
+                let renewal = seen.is_some_and(|seen| seen.token == now.token).then_some(true);
+                *self = Self {
+                    seen: stamp,
+                    since: ended,
+                    renewal,
+                };
+            }
+        }
+        LeaseFacts {
+            unchanged_for: Some(began.saturating_sub(self.since).as_secs_f64()),
+            renewal_seen: self.renewal,
+            changed_since_boot: None,
+        }
+    }
+}

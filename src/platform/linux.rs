@@ -1,0 +1,341 @@
+//! Linux.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::process::PidfdFlags;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::facts::ProcessFacts;
+use crate::fs::{Kind, Stat};
+use crate::owner::Pid;
+
+/// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
+const PIDFS_MAGIC: i64 = 0x5049_4446;
+
+pub(super) fn machine_id() -> Option<String> {
+    read_small("/etc/machine-id")
+}
+
+pub(super) fn boot_id() -> Option<String> {
+    read_small("/proc/sys/kernel/random/boot_id")
+}
+
+/// A small file as text, in one read: these are asked on every judgement.
+fn read_small(path: &str) -> Option<String> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).ok()?;
+    let mut buffer = [0; 256];
+    let length = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut buffer)).ok()?;
+    Some(std::str::from_utf8(&buffer[..length]).ok()?.trim_end().to_owned())
+}
+
+/// The inode in the text `pid:[4026531836]` of the namespace link, namespaces(7).
+pub(super) fn namespace(kind: &str) -> Option<u64> {
+    let link = rustix::fs::readlink(format!("/proc/self/ns/{kind}"), Vec::new()).ok()?;
+    let text = link.to_str().ok()?;
+    text.strip_prefix(kind)?
+        .strip_prefix(":[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
+}
+
+pub(super) fn proc_is_own() -> Option<bool> {
+    let link = rustix::fs::readlink("/proc/self", Vec::new()).ok()?;
+    Some(link.to_str().ok()?.parse() == Ok(std::process::id()))
+}
+
+pub(super) fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+pub(super) fn uid() -> Option<u32> {
+    Some(rustix::process::getuid().as_raw())
+}
+
+pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {
+    // ESRCH alone says that there is none; EPERM says that there is one.
+    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.get()), None) {
+        Err(nix::errno::Errno::ESRCH) => {
+            return ProcessFacts {
+                exists: Some(false),
+                ..ProcessFacts::default()
+            };
+        }
+        Ok(()) | Err(nix::errno::Errno::EPERM) => {}
+        Err(_) => return ProcessFacts::default(),
+    }
+    let mut found = ProcessFacts {
+        exists: Some(true),
+        start_readable: Some(false),
+        ..ProcessFacts::default()
+    };
+    let pidfd = pidfd_open(pid);
+    found.leader = match &pidfd {
+        Ok(_) => Some(true),
+        // It exists, so this says that it is a thread (EINVAL; ENOENT since Linux 6.13). Or it ended just now.
+        Err(Errno::INVAL | Errno::NOENT) => leader_by_status(pid),
+        Err(Errno::SRCH) => {
+            return ProcessFacts {
+                exists: Some(false),
+                ..ProcessFacts::default()
+            };
+        }
+        // No such call (before Linux 5.3), or a filter refuses it.
+        Err(_) => leader_by_status(pid),
+    };
+    if let Some(stat) = read_stat(pid) {
+        found.start = Some(stat.start);
+        found.start_readable = Some(true);
+        found.threads_alive = Some(stat.state != 'Z' && stat.state != 'X' || stat.threads > 1);
+        found.state = Some(stat.state.to_string());
+    } else if let Ok(pidfd) = &pidfd
+        && has_exited(pidfd)
+    {
+        // Hidden by hidepid; a pidfd is readable once every thread has exited.
+        found.state = Some("Z".into());
+        found.threads_alive = Some(false);
+    }
+    if want_pidfd && let Ok(pidfd) = &pidfd {
+        found.pidfd = pidfs_inode(pidfd);
+    }
+    found
+}
+
+fn pidfd_open(pid: Pid) -> Result<OwnedFd, Errno> {
+    let pid = rustix::process::Pid::from_raw(pid.get()).ok_or(Errno::INVAL)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty())
+}
+
+fn pidfs_inode(pidfd: &OwnedFd) -> Option<u64> {
+    let on_pidfs = rustix::fs::fstatfs(pidfd).ok()?.f_type == PIDFS_MAGIC;
+    on_pidfs
+        .then(|| rustix::fs::fstat(pidfd).ok().map(|stat| stat.st_ino))
+        .flatten()
+}
+
+fn has_exited(pidfd: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)) == Ok(1)
+}
+
+/// Whether the pid is its own thread group's, by `Tgid:` of `/proc/PID/status`.
+fn leader_by_status(pid: Pid) -> Option<bool> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    Some(tgid.trim().parse() == Ok(pid.get()))
+}
+
+/// The fields of `/proc/PID/stat` that say what a process is.
+#[derive(Debug, PartialEq, Eq)]
+struct ProcStat {
+    state: char,
+    threads: u64,
+    start: u64,
+}
+
+fn read_stat(pid: Pid) -> Option<ProcStat> {
+    let path = format!("/proc/{pid}/stat");
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // Fifty numbers and a command name of at most 64 bytes.
+    let mut buffer = [0; 2048];
+    let length = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut buffer)).ok()?;
+    parse_stat(&buffer[..length])
+}
+
+/// proc_pid_stat(5): the second field is the command name in parentheses, which may itself hold `) R 1 (`, so fields
+/// are counted from after the last `)`.
+fn parse_stat(bytes: &[u8]) -> Option<ProcStat> {
+    let end = bytes.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let threads = fields.nth(16)?.parse().ok()?;
+    let start = fields.nth(1)?.parse().ok()?;
+    Some(ProcStat { state, threads, start })
+}
+
+pub(super) fn command_line(pid: Pid) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let words: Vec<&str> = text.split('\0').filter(|word| !word.is_empty()).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// Tells when a process of this host has ended, without polling its number.
+#[derive(Debug)]
+pub(crate) struct ExitWatch(OwnedFd);
+
+impl ExitWatch {
+    /// Watches whatever process has this pid now.
+    pub(crate) fn open(pid: Pid) -> Option<Self> {
+        pidfd_open(pid).ok().map(Self)
+    }
+
+    /// Waits until it has ended, for at most this long; whether it has.
+    pub(crate) fn wait(&self, at_most: Duration) -> bool {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: at_most.subsec_nanos().into(),
+        };
+        poll(&mut [PollFd::new(&self.0.as_fd(), PollFlags::IN)], Some(&timeout)) == Ok(1)
+    }
+}
+
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+    Ok(file.into())
+}
+
+pub(super) fn create(path: &Path, like: Option<&Stat>) -> io::Result<File> {
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o666)
+        .open(path)?;
+    if let Some(like) = like {
+        let own = file.metadata()?;
+        // Someone who may not give the group away must not widen what the old group was allowed.
+        let group = own.gid() == like.gid || rustix::fs::fchown(&file, None, Some(Gid::from_raw(like.gid))).is_ok();
+        let mode = if group { like.mode } else { like.mode & 0o707 };
+        if own.mode() & 0o7777 != mode {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+        }
+    }
+    Ok(file)
+}
+
+pub(super) fn stat(path: &Path) -> io::Result<Stat> {
+    let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    match rustix::io::retry_on_intr(|| rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::BASIC_STATS)) {
+        Ok(found) => Ok(found.into()),
+        // Before Linux 4.11.
+        Err(Errno::NOSYS) => Ok((&std::fs::symlink_metadata(path)?).into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn stat_file(file: &File) -> io::Result<Stat> {
+    let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::EMPTY_PATH;
+    match rustix::io::retry_on_intr(|| rustix::fs::statx(file, c"", flags, StatxFlags::BASIC_STATS)) {
+        Ok(found) => Ok(found.into()),
+        Err(Errno::NOSYS) => Ok((&file.metadata()?).into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl From<rustix::fs::Statx> for Stat {
+    fn from(found: rustix::fs::Statx) -> Self {
+        Self {
+            kind: kind(found.stx_mode.into()),
+            device: u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor),
+            inode: found.stx_ino,
+            links: found.stx_nlink.into(),
+            mode: u32::from(found.stx_mode) & 0o7777,
+            gid: found.stx_gid,
+            size: found.stx_size,
+            changed: Duration::new(found.stx_mtime.tv_sec.max(0).unsigned_abs(), found.stx_mtime.tv_nsec),
+        }
+    }
+}
+
+impl From<&std::fs::Metadata> for Stat {
+    fn from(found: &std::fs::Metadata) -> Self {
+        Self {
+            kind: kind(found.mode()),
+            device: found.dev(),
+            inode: found.ino(),
+            links: found.nlink(),
+            mode: found.mode() & 0o7777,
+            gid: found.gid(),
+            size: found.size(),
+            changed: Duration::new(
+                found.mtime().max(0).unsigned_abs(),
+                u32::try_from(found.mtime_nsec()).unwrap_or(0),
+            ),
+        }
+    }
+}
+
+fn kind(mode: u32) -> Kind {
+    match rustix::fs::FileType::from_raw_mode(mode) {
+        rustix::fs::FileType::RegularFile => Kind::File,
+        rustix::fs::FileType::Symlink => Kind::Symlink,
+        rustix::fs::FileType::Directory => Kind::Directory,
+        _ => Kind::Other,
+    }
+}
+
+pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
+}
+
+pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}
+
+/// EPERM is what link(2) and symlink(2) document for a filesystem without links; EMLINK, for one with no room for more.
+pub(super) fn is_unsupported(errno: i32) -> bool {
+    [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::MLINK]
+        .iter()
+        .any(|known| known.raw_os_error() == errno)
+}
+
+/// What open(2) answers to O_NOFOLLOW.
+pub(super) fn is_symlink_refusal(errno: i32) -> bool {
+    errno == Errno::LOOP.raw_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_cannot_forge_the_fields() {
+        let tail = "S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 181470 1000 200 18446744073709551615";
+        for name in ["sh", ") R 1 (", "a b", ")", "((", "\u{f022}"] {
+            let line = format!("77 ({name}) {tail}\n");
+            assert_eq!(
+                parse_stat(line.as_bytes()),
+                Some(ProcStat {
+                    state: 'S',
+                    threads: 3,
+                    start: 181_470
+                }),
+                "{name:?}"
+            );
+        }
+        for short in [
+            "",
+            "77",
+            "77 (sh",
+            "77 (sh)",
+            "77 (sh) S 1 2",
+            "77 (sh) S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 x",
+        ] {
+            assert_eq!(parse_stat(short.as_bytes()), None, "{short:?}");
+        }
+    }
+}

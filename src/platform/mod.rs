@@ -1,0 +1,134 @@
+//! Every difference between operating systems, and every `unsafe`. The rest of the crate calls these functions only.
+//!
+//! Linux is complete. Elsewhere a function answers what it can, and what it cannot tell is `None`: the verdict rules
+//! make that an `undetermined`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::facts::ProcessFacts;
+use crate::fs::Stat;
+use crate::owner::Pid;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+use linux as os;
+
+#[cfg(not(target_os = "linux"))]
+mod other;
+#[cfg(not(target_os = "linux"))]
+use other as os;
+
+pub(crate) use os::ExitWatch;
+
+/// 128 bits from the kernel's generator.
+pub(crate) fn random() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel's random generator answers once the system has booted");
+    u128::from_ne_bytes(bytes)
+}
+
+/// gethostname(2).
+pub(crate) fn host_name() -> OsString {
+    gethostname::gethostname()
+}
+
+/// The raw machine id, as it stands in its file, unchecked.
+pub(crate) fn machine_id() -> Option<String> {
+    os::machine_id()
+}
+
+/// The id of this boot.
+pub(crate) fn boot_id() -> Option<String> {
+    os::boot_id()
+}
+
+/// The inode of this process's pid namespace.
+pub(crate) fn pid_namespace() -> Option<u64> {
+    os::namespace("pid")
+}
+
+/// The inode of this process's time namespace.
+pub(crate) fn time_namespace() -> Option<u64> {
+    os::namespace("time")
+}
+
+/// Whether `/proc` shows the pid namespace in which this process lives.
+pub(crate) fn proc_is_own() -> Option<bool> {
+    os::proc_is_own()
+}
+
+/// Time since boot, suspend included: CLOCK_BOOTTIME, clock_gettime(2).
+pub(crate) fn since_boot() -> Duration {
+    os::since_boot()
+}
+
+/// The calling user.
+pub(crate) fn uid() -> Option<u32> {
+    os::uid()
+}
+
+/// Asks the process table about one pid of this namespace; with `pidfd` also for its pidfs inode.
+pub(crate) fn probe(pid: Pid, pidfd: bool) -> ProcessFacts {
+    os::probe(pid, pidfd)
+}
+
+/// The command line of a process, for people only.
+pub(crate) fn command_line(pid: Pid) -> Option<String> {
+    os::command_line(pid)
+}
+
+/// Opens a record for reading: never follows a link at the last component, never waits for a FIFO's other end.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    os::open(path)
+}
+
+/// Creates a file that must not exist, for reading and writing, with exactly this mode and group where given, and
+/// 0666 less the umask otherwise.
+pub(crate) fn create(path: &Path, like: Option<&Stat>) -> io::Result<File> {
+    os::create(path, like)
+}
+
+/// What is at a path, not followed, asked of the file server itself where there is one (statx(2), AT_STATX_FORCE_SYNC).
+pub(crate) fn stat(path: &Path) -> io::Result<Stat> {
+    os::stat(path)
+}
+
+/// The same about an open file.
+pub(crate) fn stat_file(file: &File) -> io::Result<Stat> {
+    os::stat_file(file)
+}
+
+/// Reads from an offset; fewer bytes than asked for only at the end of the file.
+pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    os::read_at(file, buffer, offset)
+}
+
+/// Writes all bytes at an offset.
+pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    os::write_at(file, bytes, offset)
+}
+
+/// Creates a symbolic link that holds `target`.
+pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    os::symlink(target, link)
+}
+
+/// Whether an error says that this filesystem does not have the call at all.
+pub(crate) fn is_unsupported(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported || error.raw_os_error().is_some_and(os::is_unsupported)
+}
+
+/// Whether an error says that the file behind a name or descriptor is gone from its server: look again.
+pub(crate) fn is_stale(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StaleNetworkFileHandle
+}
+
+/// Whether an error says that the path is a symbolic link, which is not followed.
+pub(crate) fn is_symlink_refusal(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(os::is_symlink_refusal)
+}

@@ -1,0 +1,132 @@
+//! Every system but Linux: what the standard library can do. Boot ids, namespaces and start times are not read here yet,
+//! so records of such a host are `undetermined/no-boot` everywhere, and a process cannot be named as an owner.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use crate::facts::ProcessFacts;
+use crate::fs::{Kind, Stat};
+use crate::owner::Pid;
+
+pub(super) fn machine_id() -> Option<String> {
+    None
+}
+
+pub(super) fn boot_id() -> Option<String> {
+    None
+}
+
+pub(super) fn namespace(_kind: &str) -> Option<u64> {
+    None
+}
+
+pub(super) fn proc_is_own() -> Option<bool> {
+    None
+}
+
+/// Counts from the first call: enough for waits of one process, and never compared with another's.
+pub(super) fn since_boot() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+pub(super) fn uid() -> Option<u32> {
+    None
+}
+
+pub(super) fn probe(_pid: Pid, _pidfd: bool) -> ProcessFacts {
+    ProcessFacts::default()
+}
+
+pub(super) fn command_line(_pid: Pid) -> Option<String> {
+    None
+}
+
+/// Nothing to watch here; a waiter polls.
+#[derive(Debug)]
+pub(crate) enum ExitWatch {}
+
+impl ExitWatch {
+    pub(crate) fn open(_pid: Pid) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn wait(&self, _at_most: Duration) -> bool {
+        match *self {}
+    }
+}
+
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    // The caller has looked at the kind of file just before.
+    OpenOptions::new().read(true).open(path)
+}
+
+pub(super) fn create(path: &Path, _like: Option<&Stat>) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).open(path)
+}
+
+pub(super) fn stat(path: &Path) -> io::Result<Stat> {
+    std::fs::symlink_metadata(path).map(|found| describe(&found))
+}
+
+pub(super) fn stat_file(file: &File) -> io::Result<Stat> {
+    file.metadata().map(|found| describe(&found))
+}
+
+fn describe(found: &Metadata) -> Stat {
+    Stat {
+        kind: if found.is_file() {
+            Kind::File
+        } else if found.is_symlink() {
+            Kind::Symlink
+        } else if found.is_dir() {
+            Kind::Directory
+        } else {
+            Kind::Other
+        },
+        device: 0,
+        inode: 0,
+        links: 1,
+        mode: 0,
+        gid: 0,
+        size: found.len(),
+        changed: found
+            .modified()
+            .ok()
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+            .unwrap_or_default(),
+    }
+}
+
+pub(super) fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.seek(SeekFrom::Start(offset))?;
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..])? {
+            0 => break,
+            length => filled += length,
+        }
+    }
+    Ok(filled)
+}
+
+pub(super) fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.seek(SeekFrom::Start(offset))?;
+    file.write_all(bytes)
+}
+
+/// Ballots are files where links need a privilege.
+pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn is_unsupported(_code: i32) -> bool {
+    false
+}
+
+pub(super) fn is_symlink_refusal(_code: i32) -> bool {
+    false
+}

@@ -1,0 +1,77 @@
+//! The run state: the second line of a record. The caller's own fields, and ours about what the owner was doing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What became of an action that was noted with `intent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It was done.
+    Completed,
+    /// It was given up, and nothing is left half done.
+    Failed,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+impl FromStr for Outcome {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "completed" => Ok(Self::Completed),
+            "failed" => Ok(Self::Failed),
+            other => Err(format!("an outcome is `completed` or `failed`, not `{other}`")),
+        }
+    }
+}
+
+/// Fields that describe the run. `intent`, `outcome` and `exit` have a meaning of their own; every other key is the
+/// caller's (`phase`, `thread`, `appserver`, …).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunState(Map<String, Value>);
+
+impl RunState {
+    /// All fields, in the order in which they were first set.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// A field as text; `None` when it is not there or is not a JSON string.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.as_str()
+    }
+
+    /// Sets a field.
+    pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
+        self.0.insert(key.into(), value.into());
+    }
+
+    /// The action that the owner was about to take.
+    pub fn intent(&self) -> Option<&str> {
+        self.get("intent")
+    }
+
+    /// What became of it. A word that this version does not know is no outcome: the effect stays in doubt.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.get("outcome")?.parse().ok()
+    }
+}
+
+impl From<Map<String, Value>> for RunState {
+    fn from(fields: Map<String, Value>) -> Self {
+        Self(fields)
+    }
+}
