@@ -78,16 +78,16 @@ impl Lease {
     ///
     /// # Errors
     /// As [`Holder::release`]; the guard comes back, still armed, so that the caller can try again.
-    pub fn release(mut self, outcome: Option<Outcome>) -> std::result::Result<(), Unreleased> {
+    pub fn release(mut self, outcome: Option<Outcome>) -> std::result::Result<(), Box<Unreleased>> {
         match self.holder.release(outcome) {
-            Ok(()) => {
+            Ok(_) => {
                 self.armed = false;
                 Ok(())
             }
             Err(error) => {
                 // Nothing is ours any more that a drop could release.
                 self.armed = !matches!(error, Error::Lost { .. });
-                Err(Unreleased { lease: self, error })
+                Err(Box::new(Unreleased { lease: self, error }))
             }
         }
     }
@@ -129,7 +129,8 @@ impl std::error::Error for Unreleased {
     }
 }
 
-/// What anybody who carries a claim's token may do with its record. The token is no secret; see [`Token`].
+/// What anybody who carries a claim's token may do with its record. The token is no secret; see [`Token`]. Each change
+/// gives back the record as it now stands.
 #[derive(Clone, Debug)]
 pub struct Holder {
     site: Site,
@@ -209,7 +210,7 @@ impl Holder {
     ///
     /// # Errors
     /// [`Error::Lost`] when the claim is not current, [`Error::Io`], [`Error::Uncertain`].
-    pub fn renew(&self) -> Result<()> {
+    pub fn renew(&self) -> Result<Record> {
         let now = self.site.judge.clock.now();
         self.change(|record| {
             record.beat = beat(now, record.beat);
@@ -221,7 +222,7 @@ impl Holder {
     ///
     /// # Errors
     /// As [`Holder::renew`].
-    pub fn note<K: AsRef<str>, V: AsRef<str>>(&self, fields: &[(K, V)]) -> Result<()> {
+    pub fn note<K: AsRef<str>, V: AsRef<str>>(&self, fields: &[(K, V)]) -> Result<Record> {
         self.change(|record| {
             for (key, value) in fields {
                 record.state.set(key.as_ref(), value.as_ref());
@@ -234,7 +235,7 @@ impl Holder {
     ///
     /// # Errors
     /// As [`Holder::renew`]; [`Error::Invalid`] when there is no such process, or while a keeper is recorded.
-    pub fn hand_over(&self, pid: Pid) -> Result<()> {
+    pub fn hand_over(&self, pid: Pid) -> Result<Record> {
         let process = Process::of(pid)?;
         let host = &self.site.judge.host.observer;
         self.change(|record| {
@@ -260,12 +261,12 @@ impl Holder {
     ///
     /// # Errors
     /// As [`Holder::renew`].
-    pub fn release(&self, outcome: Option<Outcome>) -> Result<()> {
+    pub fn release(&self, outcome: Option<Outcome>) -> Result<Record> {
         if let Ok(record) = &self.site.look().content
             && record.owner.token == self.token
             && record.owner.ended.is_some()
         {
-            return Ok(());
+            return Ok((**record).clone());
         }
         self.change(|record| {
             if let Some(outcome) = outcome {
@@ -276,7 +277,7 @@ impl Holder {
         })
     }
 
-    fn change(&self, mut edit: impl FnMut(&mut Record) -> Result<()>) -> Result<()> {
+    fn change(&self, mut edit: impl FnMut(&mut Record) -> Result<()>) -> Result<Record> {
         let mut step = HolderChange {
             holder: self,
             edit: &mut edit,
@@ -286,9 +287,9 @@ impl Holder {
         let ended = self
             .site
             .change(Ballot::new(Kind::Holder, self.token, false), &mut step)?;
-        let refused = step.refused;
+        let HolderChange { next, refused, .. } = step;
         match ended {
-            Ended::Committed { .. } => Ok(()),
+            Ended::Committed { .. } => Ok(next.expect("what was committed was composed")),
             // The record was gone, and asking the server about it put ours back: it must not stay claimed.
             Ended::Resurrected => {
                 self.release(None)?;

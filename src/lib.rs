@@ -24,6 +24,7 @@
 //!
 //! The pure parts ([`verdict`], [`ballot`], [`Record`]) do no I/O; [`fs::Fs`] is the only door to the disk.
 
+mod advice;
 pub mod ballot;
 mod change;
 mod claim;
