@@ -41,17 +41,25 @@ fn way(judgement: &Judgement, path: &str) -> String {
             None => format!("ask its host: {}", ask(owner, path)),
         },
         Reason::OtherPidNamespace => {
-            format!("judge it inside the container that wrote it: process {} there", pid(owner))
+            format!(
+                "judge it inside the container that wrote it: process {} there",
+                pid(owner)
+            )
         }
         Reason::StartUnreadable => {
             "judge it as the owner's user or as root, in a pid namespace that has its own /proc without hidepid".into()
         }
         Reason::NoHost => {
-            format!("find out by hand on every host that shares this directory whether process {} is meant", pid(owner))
+            format!(
+                "find out by hand on every host that shares this directory whether process {} is meant",
+                pid(owner)
+            )
         }
         Reason::NoBoot => format!("look on {there} by hand for process {}", pid(owner)),
         Reason::PayloadMismatch => "look which of the two pids is right; another program wrote the pid file".into(),
-        Reason::Empty | Reason::Torn => "look again in a moment; if it stays, its writer crashed or does not replace files whole".into(),
+        Reason::Empty | Reason::Torn => {
+            "look again in a moment; if it stays, its writer crashed or does not replace files whole".into()
+        }
         Reason::Malformed => "look at the file: it is not a record of this tool".into(),
         Reason::Symlink => "name the file that the link points to, if that is meant".into(),
         Reason::NotAFile | Reason::TooLarge => "name another path: this is not a record".into(),

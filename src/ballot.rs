@@ -39,7 +39,7 @@ pub struct Stamp {
 /// two calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Read `F` by a fresh open and decide whether the change is allowed: [`Reply::Seen`], `Refused`, `Lost`.
+    /// Read `F` by a fresh open and decide whether the change is allowed: [`Reply::Seen`], `Refused`.
     Look,
     /// Write the finished record with this `seq` to a new temp file and sync it: [`Reply::Written`], `Refused`.
     Write { seq: u64 },
@@ -94,8 +94,6 @@ pub enum Reply {
     Odd,
     /// The change is not allowed.
     Refused,
-    /// The claim on whose behalf the change is made is no longer current.
-    Lost,
     /// The temp file was written.
     Written(TempId),
     /// Whom a ballot names, and whether that one is known to be gone: its process ended, or its temp file is not there.
@@ -115,8 +113,6 @@ pub enum Outcome {
     Committed { seq: u64, temp: TempId },
     /// The change is not allowed.
     Refused,
-    /// The claim is no longer current.
-    Lost,
     /// A holder found `F` gone and put its record back by asking: the caller must vacate it, and has lost.
     Resurrected,
     /// Another contender is at work, and the caller does not want to wait.
@@ -232,7 +228,6 @@ impl Ballot {
                 self.write()
             }
             (State::Looking, Reply::Refused | Reply::Odd) => self.clear(Outcome::Refused),
-            (State::Looking, Reply::Lost) => self.clear(Outcome::Lost),
             (State::Looking, Reply::Failed) => self.clear(Outcome::Failed),
 
             (State::Writing, Reply::Written(temp)) => {

@@ -40,7 +40,6 @@ pub(crate) trait Change {
 pub(crate) enum Consent {
     Go(Kind),
     Refuse,
-    Lost,
 }
 
 /// How a change ended, where it did not fail.
@@ -51,7 +50,6 @@ pub(crate) enum Ended {
         file: File,
     },
     Refused,
-    Lost,
     Resurrected,
     GaveWay,
 }
@@ -187,7 +185,6 @@ impl Driver<'_> {
                 Ok(Ended::Committed { seq, file })
             }
             Outcome::Refused => Ok(Ended::Refused),
-            Outcome::Lost => Ok(Ended::Lost),
             Outcome::Resurrected => Ok(Ended::Resurrected),
             Outcome::GaveWay => Ok(Ended::GaveWay),
             Outcome::Contended => Err(Error::invalid(
@@ -275,7 +272,6 @@ impl Driver<'_> {
                 self.seen(&sight)
             }
             Consent::Refuse => Reply::Refused,
-            Consent::Lost => Reply::Lost,
         };
         self.sight = Some(sight);
         reply

@@ -216,7 +216,7 @@ impl Claim {
                     return Ok(Lease::new(site, token, epoch));
                 }
                 Ended::GaveWay => return Err(Error::GaveWay { path: self.path }),
-                Ended::Refused | Ended::Lost | Ended::Resurrected => candidate.refusal(),
+                Ended::Refused | Ended::Resurrected => candidate.refusal(),
             };
             queue.pause(refusal)?;
             // A claim's token names one try, so that a commit of this try can be told from every other.
@@ -264,7 +264,7 @@ fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Opti
         since: Some(timestamp()),
         ttl,
         lock: None,
-        cmd: platform::command_line(process.pid).map(|line| line.chars().take(256).collect()),
+        cmd: platform::command_line(process.pid),
         adopted: binds.is_some().then_some(true),
         binds,
         ended: None,

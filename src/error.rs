@@ -30,6 +30,13 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// What stands at the path is no record of this format.
+    NotARecord {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        why: String,
+    },
     /// A claim was refused; the judgement says who holds the lease or why it cannot be told.
     Refused(Box<Judgement>),
     /// A claim was refused since the predecessor noted an intent and no outcome: its action may have happened.
@@ -92,6 +99,7 @@ impl fmt::Display for Error {
             } => write!(f, "cannot {operation} {}: {source}", path.display()),
             Self::Uncertain(cause) => write!(f, "it is not known whether the record was changed: {cause}"),
             Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
+            Self::NotARecord { path, why } => write!(f, "{} holds no record: {why}", path.display()),
             Self::Refused(judgement) => write!(f, "{}: {}", judgement.verdict, judgement.sentence),
             Self::InDoubt(judgement) => write!(
                 f,

@@ -9,7 +9,7 @@ use crate::change::{Change, Consent, Ended, Site};
 use crate::claim::{beat, claim, timestamp};
 use crate::error::{Error, Result};
 use crate::identity::Process;
-use crate::observe::{Judge, Sight};
+use crate::observe::{Judge, Sight, not_a_record};
 use crate::owner::Pid;
 use crate::record::{LARGEST, Record};
 use crate::run_state::Outcome;
@@ -295,9 +295,7 @@ impl Holder {
                 self.release(None)?;
                 Err(self.lost("the record was gone; a vacant one was left in its place, so that the epoch goes on"))
             }
-            Ended::Refused | Ended::Lost | Ended::GaveWay => {
-                Err(refused.expect("a holder's change is refused with the reason why"))
-            }
+            Ended::Refused | Ended::GaveWay => Err(refused.expect("a holder's change is refused with the reason why")),
         }
     }
 
@@ -311,11 +309,7 @@ impl Holder {
             Ok(record) if record.owner.ended.is_some() => Err(self.lost("the claim is ended")),
             Ok(record) => Ok(record),
             Err(_) if sight.is_absent() => Err(self.lost("the record is gone")),
-            Err(facts) if facts.state == crate::facts::RecordState::Unreadable => Err(Error::Unreadable {
-                path: self.site.path.clone(),
-                why: facts.detail.clone().unwrap_or_default(),
-            }),
-            Err(facts) => Err(self.lost(facts.detail.clone().unwrap_or_default())),
+            Err(facts) => Err(not_a_record(&self.site.path, facts)),
         }
     }
 
@@ -354,9 +348,8 @@ impl Change for HolderChange<'_> {
                 Consent::Go(Kind::Holder)
             }
             Err(error) => {
-                let lost = matches!(error, Error::Lost { .. });
                 self.refused = Some(error);
-                if lost { Consent::Lost } else { Consent::Refuse }
+                Consent::Refuse
             }
         }
     }

@@ -20,6 +20,23 @@ use crate::owner::Pid;
 /// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
 const PIDFS_MAGIC: i64 = 0x5049_4446;
 
+/// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, AFS, 9p, FUSE (sshfs).
+const NETWORK_MAGIC: [u32; 9] = [
+    0x6969,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x00c3_6400,
+    0x5346_414f,
+    0x0102_1997,
+    0x6573_5546,
+];
+
+pub(super) fn is_on_network(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|found| NETWORK_MAGIC.contains(&(found.f_type as u32)))
+}
+
 pub(super) fn machine_id() -> Option<String> {
     read_small("/etc/machine-id")
 }

@@ -77,9 +77,9 @@ pub(crate) fn probe(pid: Pid, pidfd: bool) -> ProcessFacts {
     os::probe(pid, pidfd)
 }
 
-/// The command line of a process, for people only.
+/// The beginning of a process's command line, for people only.
 pub(crate) fn command_line(pid: Pid) -> Option<String> {
-    os::command_line(pid)
+    os::command_line(pid).map(|line| line.chars().take(256).collect())
 }
 
 /// Opens a record for reading: never follows a link at the last component, never waits for a FIFO's other end.
@@ -116,6 +116,11 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
 /// Creates a symbolic link that holds `target`.
 pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     os::symlink(target, link)
+}
+
+/// Whether a file lies on a filesystem that other hosts may see too; `false` where that cannot be told.
+pub(crate) fn is_on_network(path: &Path) -> bool {
+    os::is_on_network(path)
 }
 
 /// Whether an error says that this filesystem does not have the call at all.

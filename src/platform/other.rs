@@ -33,6 +33,10 @@ pub(super) fn since_boot() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
+pub(super) fn is_on_network(_path: &Path) -> bool {
+    false
+}
+
 pub(super) fn uid() -> Option<u32> {
     None
 }
