@@ -29,8 +29,12 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 pub(crate) trait Change {
     /// Whether the change is allowed on what was found.
     fn consider(&mut self, sight: &Sight) -> Consent;
-    /// The new record, under this number.
-    fn compose(&mut self, seq: u64) -> Record;
+    /// Whether the descriptor that writes the record is kept, so that a lock is to be taken on it.
+    fn keeps(&self) -> bool {
+        false
+    }
+    /// The new record, under this number. `locked`: the lock was taken.
+    fn compose(&mut self, seq: u64, locked: bool) -> Record;
     /// The last word, now that the file server has stamped the new record.
     fn confirm(&mut self, _written: &Stat) -> bool {
         true
@@ -291,7 +295,6 @@ impl Driver<'_> {
 
     fn write(&mut self, seq: u64) -> Reply {
         let site = self.site;
-        let bytes = self.change.compose(seq).print();
         let like = self.sight.as_ref().and_then(|sight| sight.stat);
         let fs = &*site.judge.fs;
         // A few tries: another process of this pid may, once in four thousand million, have had the same number.
@@ -303,6 +306,9 @@ impl Driver<'_> {
                 Err(error) => return self.fail("create the temp file", &path, error),
                 Ok(file) => file,
             };
+            // Taken before anybody can see the record. Where the filesystem has no locks, none is promised.
+            let locked = self.change.keeps() && fs.lock(&file).is_ok();
+            let bytes = self.change.compose(seq, locked).print();
             let written = fs
                 .write_at(&file, &bytes, 0)
                 .map_err(|error| ("write the temp file", error))

@@ -53,6 +53,13 @@ pub enum Error {
         /// The record.
         path: PathBuf,
     },
+    /// The lease has been started as often as its budget allows.
+    BudgetSpent {
+        /// The record.
+        path: PathBuf,
+        /// In how long it may be started again.
+        again_in: Duration,
+    },
     /// The wait ran out; the judgement is the last one.
     TimedOut {
         /// How long was waited.
@@ -109,6 +116,12 @@ impl fmt::Display for Error {
             ),
             Self::Lost { path, why } => write!(f, "the lease on {} is lost: {why}", path.display()),
             Self::GaveWay { path } => write!(f, "another claim on {} is under way", path.display()),
+            Self::BudgetSpent { path, again_in } => write!(
+                f,
+                "{} was started as often as its budget allows; the next start is allowed in {:.1} s",
+                path.display(),
+                again_in.as_secs_f64()
+            ),
             Self::TimedOut { waited, last } => write!(f, "gave up after {:.1} s: {last}", waited.as_secs_f64()),
             Self::Invalid { path, what } => write!(f, "{}: {what}", path.display()),
         }

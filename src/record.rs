@@ -102,7 +102,7 @@ impl Record {
 }
 
 /// The heartbeat line of a beat, with its newline: what a holder writes over the end of the file.
-fn beat_line(beat: u64) -> String {
+pub(crate) fn beat_line(beat: u64) -> String {
     format!("{{\"beat\":\"{beat:0BEAT_DIGITS$}\"}}\n")
 }
 

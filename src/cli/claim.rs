@@ -1,6 +1,6 @@
 //! `leasehold claim`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::{Claim, Pid};
@@ -33,6 +33,19 @@ pub(crate) struct Args {
     /// Let others take the lease when it is not renewed for this long (5s or more)
     #[arg(long, value_name = "TIME", value_parser = super::duration)]
     ttl: Option<Duration>,
+    #[command(flatten)]
+    admission: Admission,
+    /// Hold only while this pid file, which other programs read, names the owner
+    #[arg(long, value_name = "FILE")]
+    binds: Option<String>,
+    /// Print a JSON object instead of the token
+    #[arg(long)]
+    json: bool,
+}
+
+/// When a lease may be taken, and with what.
+#[derive(clap::Args)]
+pub(crate) struct Admission {
     /// Wait for at most this long until the lease can be taken
     #[arg(long, value_name = "TIME", value_parser = super::duration)]
     wait: Option<Duration>,
@@ -45,37 +58,37 @@ pub(crate) struct Args {
     /// End with 5 when another claim is just under way, instead of outlasting it
     #[arg(long)]
     give_way: bool,
-    /// Hold only while this pid file, which other programs read, names the owner
-    #[arg(long, value_name = "FILE")]
-    binds: Option<String>,
     /// Set a field of the run state
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::field)]
     set: Vec<(String, String)>,
-    /// Print a JSON object instead of the token
-    #[arg(long)]
-    json: bool,
+}
+
+impl Admission {
+    /// Adds these options to a claim on `path`.
+    pub(crate) fn apply(self, mut claim: Claim, path: &Path) -> Claim {
+        for (key, value) in self.set {
+            claim = claim.set(key, value);
+        }
+        let path = path.to_owned();
+        claim
+            .wait(self.wait.unwrap_or_default())
+            .take_lapsed(self.take_lapsed)
+            .accept_in_doubt(self.accept_in_doubt)
+            .give_way(self.give_way)
+            .on_wait(move |judgement| eprint!("leasehold: waiting for {}", text::paragraph(judgement, &path)))
+    }
 }
 
 pub(crate) fn run(args: Args) -> Exit {
-    let mut claim = Claim::new(&args.path)
-        .owner(args.owner)
-        .wait(args.wait.unwrap_or_default())
-        .take_lapsed(args.take_lapsed)
-        .accept_in_doubt(args.accept_in_doubt)
-        .give_way(args.give_way);
+    let mut claim = args
+        .admission
+        .apply(Claim::new(&args.path).owner(args.owner), &args.path);
     if let Some(ttl) = args.ttl {
         claim = claim.ttl(ttl);
     }
     if let Some(file) = args.binds {
         claim = claim.binds(file);
     }
-    for (key, value) in args.set {
-        claim = claim.set(key, value);
-    }
-    let path = args.path.clone();
-    claim = claim.on_wait(move |judgement| {
-        eprint!("leasehold: waiting for {}", text::paragraph(judgement, &path));
-    });
     match claim.take() {
         Ok(lease) => {
             let epoch = lease.epoch();

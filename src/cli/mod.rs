@@ -5,6 +5,8 @@ mod exit;
 mod holder;
 mod id;
 mod judge;
+mod path;
+mod run;
 mod show;
 mod text;
 
@@ -55,6 +57,8 @@ enum Verb {
     Release(holder::ReleaseArgs),
     HandOver(holder::HandOverArgs),
     Note(holder::NoteArgs),
+    Run(run::Args),
+    Path(path::Args),
     Id(id::Args),
 }
 
@@ -69,7 +73,12 @@ pub(crate) fn main() -> ExitCode {
             let usage = error.use_stderr();
             // Nobody is left to tell when even this cannot be printed.
             let _ = error.print();
-            return if usage { Exit::Usage } else { Exit::Done }.into();
+            let run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
+            return match (usage, run) {
+                (true, true) => run::USAGE.into(),
+                (true, false) => Exit::Usage.into(),
+                (false, _) => Exit::Done.into(),
+            };
         }
     };
     match cli.verb {
@@ -81,6 +90,8 @@ pub(crate) fn main() -> ExitCode {
         Verb::Release(args) => holder::release(args),
         Verb::HandOver(args) => holder::hand_over(args),
         Verb::Note(args) => holder::note(args),
+        Verb::Run(args) => return run::run(args).into(),
+        Verb::Path(args) => path::run(args),
         Verb::Id(args) => id::run(args),
     }
     .into()

@@ -14,14 +14,23 @@ use super::exit::Exit;
 
 /// Prints to stdout. A reader that has gone away ends it quietly; a full disk does not.
 pub(crate) fn print(text: &str) {
+    print_bytes(text.as_bytes());
+}
+
+fn print_bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("leasehold: cannot write to standard output: {error}");
             std::process::exit(Exit::Io as i32);
         }
         _ => {}
     }
+}
+
+/// Prints a path as it is, for a shell to use, and a newline.
+pub(crate) fn print_path(path: &Path) {
+    print_bytes(&[path.as_os_str().as_encoded_bytes(), b"\n"].concat());
 }
 
 /// A path for a tab line or a message: tab, newline, backslash, other control characters and bytes that are no UTF-8

@@ -1,5 +1,8 @@
 //! Linux.
 
+#[path = "child.rs"]
+pub(crate) mod child;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::facts::ProcessFacts;
 use crate::fs::{Kind, Stat};
+use crate::mount::{self, LockReach};
 use crate::owner::Pid;
 
 /// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
@@ -35,6 +39,17 @@ const NETWORK_MAGIC: [u32; 9] = [
 
 pub(super) fn is_on_network(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| NETWORK_MAGIC.contains(&(found.f_type as u32)))
+}
+
+pub(super) fn lock_reach(dir: &Path) -> LockReach {
+    if !is_on_network(dir) {
+        return LockReach::Local;
+    }
+    let (Ok(stat), Ok(mountinfo)) = (rustix::fs::stat(dir), std::fs::read_to_string("/proc/self/mountinfo")) else {
+        return LockReach::Unknown;
+    };
+    let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    mount::find(&mountinfo, device).map_or(LockReach::Unknown, |mount| mount.lock_reach())
 }
 
 pub(super) fn machine_id() -> Option<String> {
@@ -155,6 +170,7 @@ fn leader_by_status(pid: Pid) -> Option<bool> {
 #[derive(Debug, PartialEq, Eq)]
 struct ProcStat {
     state: char,
+    parent: i32,
     threads: u64,
     start: u64,
 }
@@ -174,9 +190,15 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcStat> {
     let end = bytes.iter().rposition(|&byte| byte == b')')?;
     let mut fields = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    let threads = fields.nth(16)?.parse().ok()?;
+    let parent = fields.next()?.parse().ok()?;
+    let threads = fields.nth(15)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
-    Some(ProcStat { state, threads, start })
+    Some(ProcStat {
+        state,
+        parent,
+        threads,
+        start,
+    })
 }
 
 pub(super) fn command_line(pid: Pid) -> Option<String> {
@@ -207,7 +229,15 @@ impl ExitWatch {
 }
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    open_as(path, OFlags::RDONLY)
+}
+
+pub(super) fn reopen(path: &Path) -> io::Result<File> {
+    open_as(path, OFlags::RDWR)
+}
+
+fn open_as(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
     Ok(file.into())
 }
@@ -338,6 +368,7 @@ mod tests {
                 parse_stat(line.as_bytes()),
                 Some(ProcStat {
                     state: 'S',
+                    parent: 1,
                     threads: 3,
                     start: 181_470
                 }),
