@@ -228,7 +228,11 @@ impl Ballot {
             (State::Looking, Reply::Seen { stamp, .. }) => {
                 self.seen = stamp;
                 self.passed.clear();
-                self.number = stamp.map_or(0, |stamp| stamp.seq) + 1;
+                // No count gets that far; a record may say that one did.
+                let Some(number) = stamp.map_or(0, |stamp| stamp.seq).checked_add(1) else {
+                    return self.clear(Outcome::Contended);
+                };
+                self.number = number;
                 self.write()
             }
             (State::Looking, Reply::Refused | Reply::Odd) => self.clear(Outcome::Refused),
@@ -387,13 +391,13 @@ impl Ballot {
     }
 
     fn pass_over(&mut self, rival: Option<TempId>) -> Action {
-        if self.passed.len() >= BOUND {
+        let (Some(next), true) = (self.number.checked_add(1), self.passed.len() < BOUND) else {
             return self.abandon(Outcome::Contended);
-        }
+        };
         let temp = self.temp();
         self.former.push(temp);
         self.passed.push((self.number, rival));
-        self.number += 1;
+        self.number = next;
         self.state = State::PassingOver;
         Action::Withdraw { temp }
     }

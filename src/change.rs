@@ -296,6 +296,12 @@ impl Driver<'_> {
     fn write(&mut self, seq: u64) -> Reply {
         let site = self.site;
         let bytes = self.change.compose(seq).print();
+        // Nothing is published that could not be read back, as a count too large or JSON too deep.
+        if let Err(flaw) = Record::parse(&bytes) {
+            let error = Error::invalid(&site.path, format!("the record cannot be written: {flaw}"));
+            self.failure.get_or_insert(error);
+            return Reply::Failed;
+        }
         let like = self.sight.as_ref().and_then(|sight| sight.stat);
         let fs = &*site.judge.fs;
         // A few tries: another process of this pid may, once in four thousand million, have had the same number.
