@@ -156,8 +156,8 @@ enum State {
     Doubting {
         linked: bool,
     },
-    /// `F` is being read: after a rename that did not find the temp file (`missing`), or after a call of unknown effect,
-    /// which was the link (`linked`) or the rename.
+    /// `F` is being read: after a link (`linked`) or rename that did not find the temp file (`missing`), or after one of
+    /// unknown effect.
     Confirming {
         missing: bool,
         linked: bool,
@@ -324,7 +324,14 @@ impl Ballot {
                 Action::Create
             }
             (State::Linking, Reply::Unsupported) => self.recheck(),
-            (State::Linking, Reply::Missing) => self.restart(),
+            // A rival disarmed us: before the link, or after one whose reply was lost.
+            (State::Linking, Reply::Missing) => {
+                self.state = State::Confirming {
+                    missing: true,
+                    linked: true,
+                };
+                Action::Recheck
+            }
             (State::Creating, Reply::Done) => self.rename(),
             (State::Linking | State::Creating, Reply::Failed) => self.doubt(true),
             (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(true),
