@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
 use crate::error::{Error, Result};
+use crate::facts::{RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
 use crate::observe::{Judge, Sight, directory, look};
@@ -84,8 +85,33 @@ impl Site {
         })
     }
 
+    /// One look at the record. Where there are no hard links, an absent record is created empty before it is replaced
+    /// ([`Action::Create`]): an empty file with a ballot beside it is what a crash between the two leaves, and is as
+    /// good as none. The ballot is there until a record has its number.
     pub fn look(&self) -> Sight {
-        look(&*self.judge.fs, &self.path)
+        let is_empty = |sight: &Sight| {
+            let state = sight.content.as_ref().map_err(|facts| facts.state);
+            state.is_err_and(|state| state == RecordState::Empty)
+        };
+        let mut sight = look(&*self.judge.fs, &self.path);
+        if !is_empty(&sight) {
+            return sight;
+        }
+        if !self.has_ballot() {
+            // Its ballot may have been cleared since the file was empty.
+            sight = look(&*self.judge.fs, &self.path);
+        } else if let Err(facts) = &mut sight.content {
+            **facts = RecordFacts {
+                state: RecordState::Absent,
+                ..RecordFacts::default()
+            };
+        }
+        sight
+    }
+
+    fn has_ballot(&self) -> bool {
+        let names = self.judge.fs.list(directory(&self.path), LISTED).unwrap_or_default();
+        names.iter().any(|name| names::parse_ballot(&self.name, name).is_some())
     }
 
     fn beside(&self, name: &OsStr) -> PathBuf {
@@ -108,6 +134,7 @@ impl Site {
             change,
             sight: None,
             file: None,
+            written: None,
             waited: None,
             unsigned: None,
             failure: None,
@@ -148,7 +175,11 @@ impl Site {
     fn is_gone(&self, temp: TempId) -> bool {
         self.scope != 0
             && temp.scope() == self.scope
-            && Pid::new(temp.pid().into()).is_some_and(|pid| self.judge.table.probe(pid, false).exists == Some(false))
+            && Pid::new(temp.pid().into()).is_some_and(|pid| {
+                let found = self.judge.table.probe(pid, false);
+                // What has exited and only waits to be reaped makes no more calls.
+                found.exists == Some(false) || found.threads_alive == Some(false)
+            })
     }
 }
 
@@ -162,6 +193,8 @@ struct Driver<'a> {
     change: &'a mut dyn Change,
     sight: Option<Sight>,
     file: Option<File>,
+    /// The file that was written last.
+    written: Option<Stat>,
     /// Since when the present rival is waited for, and for how long the next pause is.
     waited: Option<(Duration, Duration)>,
     /// A ballot file that does not name its temp file yet.
@@ -253,7 +286,14 @@ impl Driver<'_> {
             }
             Action::Recheck => {
                 let sight = site.look();
-                let reply = self.seen(&sight);
+                let reply = match &sight.content {
+                    // Whatever stands there now, it is not known: not the same as something that is not ours.
+                    Err(facts) if facts.state == RecordState::Unreadable => {
+                        let why = facts.detail.clone().unwrap_or_default();
+                        self.fail("read", &site.path, io::Error::other(why))
+                    }
+                    _ => self.seen(&sight),
+                };
                 self.sight = Some(sight);
                 reply
             }
@@ -281,15 +321,19 @@ impl Driver<'_> {
         reply
     }
 
-    fn seen(&mut self, sight: &Sight) -> Reply {
-        let twin = sight.stat.is_some_and(|stat| stat.links > 1);
-        match sight.stamp() {
-            Some(stamp) => Reply::Seen {
-                stamp: Some(stamp),
-                twin,
-            },
-            None if sight.is_absent() => Reply::Seen { stamp: None, twin },
-            None => Reply::Odd,
+    fn seen(&self, sight: &Sight) -> Reply {
+        let stamp = sight.stamp();
+        if stamp.is_none() && !sight.is_absent() {
+            return Reply::Odd;
+        }
+        let is_written = |stat: Stat| {
+            self.written
+                .is_some_and(|written| (written.device, written.inode) == (stat.device, stat.inode))
+        };
+        Reply::Seen {
+            stamp,
+            twin: sight.stat.is_some_and(|stat| stat.links > 1),
+            own: sight.stat.is_some_and(is_written),
         }
     }
 
@@ -303,24 +347,36 @@ impl Driver<'_> {
             let path = site.temp(id);
             let file = match fs.create(&path, like.as_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(error) => return self.fail("create the temp file", &path, error),
+                Err(error) => {
+                    // It may have been created all the same, and gets no ballot that would lead others to it.
+                    let _ = fs.unlink(&path);
+                    return self.fail("create the temp file", &path, error);
+                }
                 Ok(file) => file,
             };
             // Taken before anybody can see the record. Where the filesystem has no locks, none is promised.
             let locked = self.change.keeps() && fs.lock(&file).is_ok();
             let bytes = self.change.compose(seq, locked).print();
-            let written = fs
-                .write_at(&file, &bytes, 0)
-                .map_err(|error| ("write the temp file", error))
-                .and_then(|()| fs.sync(&file).map_err(|error| ("sync the temp file", error)))
-                .and_then(|()| fs.stat_file(&file).map_err(|error| ("stat the temp file", error)));
+            // Nothing is published that could not be read back, as a count too large or JSON too deep.
+            let readable = Record::parse(&bytes)
+                .map_err(|flaw| Error::invalid(&site.path, format!("the record cannot be written: {flaw}")));
+            let written = readable
+                .and_then(|_| {
+                    fs.write_at(&file, &bytes, 0)
+                        .map_err(Error::io("write the temp file", &path))
+                })
+                .and_then(|()| fs.sync(&file).map_err(Error::io("sync the temp file", &path)))
+                .and_then(|()| fs.stat_file(&file).map_err(Error::io("stat the temp file", &path)));
             let reply = match written {
                 Ok(stat) if self.change.confirm(&stat) => {
-                    self.file = Some(file);
+                    (self.file, self.written) = (Some(file), Some(stat));
                     return Reply::Written(id);
                 }
                 Ok(_) => Reply::Refused,
-                Err((operation, error)) => self.fail(operation, &path, error),
+                Err(error) => {
+                    self.failure.get_or_insert(error);
+                    Reply::Failed
+                }
             };
             let _ = fs.unlink(&path);
             return reply;
