@@ -57,7 +57,7 @@ use faulty::{Counted, Fault, Faulty};
 const LINE: u64 = 24;
 
 /// Between two tries, at most.
-const LONGEST_PAUSE: Duration = Duration::from_millis(4);
+const LONGEST_PAUSE: Duration = Duration::from_millis(12);
 
 struct Options {
     path: PathBuf,
