@@ -88,8 +88,13 @@ pub enum Reply {
     Unsupported,
     /// It failed in another way, and may have been done all the same.
     Failed,
-    /// `F` as it stands; `stamp` is `None` when it is absent. `twin`: the file has a second name.
-    Seen { stamp: Option<Stamp>, twin: bool },
+    /// `F` as it stands; `stamp` is `None` when it is absent. `twin`: the file has a second name. `own`: it is the very
+    /// file that this change wrote last.
+    Seen {
+        stamp: Option<Stamp>,
+        twin: bool,
+        own: bool,
+    },
     /// `F` stands and is no record that a change may replace.
     Odd,
     /// The change is not allowed.
@@ -322,8 +327,8 @@ impl Ballot {
                 Kind::Holder => Outcome::Resurrected,
             }),
 
-            (State::Rechecking, Reply::Seen { stamp, twin }) => {
-                if self.is_ours(stamp) {
+            (State::Rechecking, Reply::Seen { stamp, twin, own }) => {
+                if self.is_ours(stamp, own) {
                     self.state = State::Unlinking;
                     return Action::Withdraw { temp: self.temp() };
                 }
@@ -355,7 +360,7 @@ impl Ballot {
                 Action::Recheck
             }
             (State::Doubting, Reply::Failed) => self.clear(Outcome::Unknown),
-            (State::Confirming { .. }, Reply::Seen { stamp, .. }) if self.is_ours(stamp) => {
+            (State::Confirming { .. }, Reply::Seen { stamp, own, .. }) if self.is_ours(stamp, own) => {
                 self.committed(Outcome::Committed {
                     seq: self.number,
                     temp: self.temp(),
@@ -438,9 +443,11 @@ impl Ballot {
         Action::Withdraw { temp: self.temp() }
     }
 
-    /// A number has one winner, so this token under this number is this very change.
-    fn is_ours(&self, stamp: Option<Stamp>) -> bool {
-        stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number)
+    /// Whether the record is this very change. A claim's token is of this try alone. A holder's may be at work in several
+    /// processes, one of which may have won our number before we came to take its ballot: there only the file tells.
+    fn is_ours(&self, stamp: Option<Stamp>, own: bool) -> bool {
+        let named = stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number);
+        named && (own || self.kind != Kind::Holder)
     }
 
     fn is_as_seen(&self, stamp: Option<Stamp>) -> bool {

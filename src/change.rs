@@ -106,6 +106,7 @@ impl Site {
             change,
             sight: None,
             file: None,
+            written: None,
             waited: None,
             unsigned: None,
             failure: None,
@@ -160,6 +161,8 @@ struct Driver<'a> {
     change: &'a mut dyn Change,
     sight: Option<Sight>,
     file: Option<File>,
+    /// The file that was written last.
+    written: Option<Stat>,
     /// Since when the present rival is waited for, and for how long the next pause is.
     waited: Option<(Duration, Duration)>,
     /// A ballot file that does not name its temp file yet.
@@ -281,15 +284,19 @@ impl Driver<'_> {
         reply
     }
 
-    fn seen(&mut self, sight: &Sight) -> Reply {
-        let twin = sight.stat.is_some_and(|stat| stat.links > 1);
-        match sight.stamp() {
-            Some(stamp) => Reply::Seen {
-                stamp: Some(stamp),
-                twin,
-            },
-            None if sight.is_absent() => Reply::Seen { stamp: None, twin },
-            None => Reply::Odd,
+    fn seen(&self, sight: &Sight) -> Reply {
+        let stamp = sight.stamp();
+        if stamp.is_none() && !sight.is_absent() {
+            return Reply::Odd;
+        }
+        let is_written = |stat: Stat| {
+            self.written
+                .is_some_and(|written| (written.device, written.inode) == (stat.device, stat.inode))
+        };
+        Reply::Seen {
+            stamp,
+            twin: sight.stat.is_some_and(|stat| stat.links > 1),
+            own: sight.stat.is_some_and(is_written),
         }
     }
 
@@ -314,7 +321,7 @@ impl Driver<'_> {
                 .and_then(|()| fs.stat_file(&file).map_err(|error| ("stat the temp file", error)));
             let reply = match written {
                 Ok(stat) if self.change.confirm(&stat) => {
-                    self.file = Some(file);
+                    (self.file, self.written) = (Some(file), Some(stat));
                     return Reply::Written(id);
                 }
                 Ok(_) => Reply::Refused,
