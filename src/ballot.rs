@@ -61,7 +61,7 @@ pub enum Action {
     Link { temp: TempId },
     /// Where hard links are unsupported and `F` was absent, create `F` exclusively and empty: `Done`, `Exists`.
     Create,
-    /// Read `F` again: `Seen`.
+    /// Read `F` again: `Seen`, `Odd`.
     Recheck,
     /// `F` has a second name, left by a crash between link and unlink: remove that temp file: `Done`.
     Untwin,
@@ -95,7 +95,7 @@ pub enum Reply {
         twin: bool,
         own: bool,
     },
-    /// `F` stands and is no record that a change may replace.
+    /// `F` stands and is no record that a change may replace. (One that cannot be read is `Failed`.)
     Odd,
     /// The change is not allowed.
     Refused,
@@ -153,10 +153,14 @@ enum State {
     Untwinning,
     Renaming,
     /// The temp file is being withdrawn after a call of unknown effect; then `F` tells.
-    Doubting,
-    /// `F` is being read after a rename: `certain` when the temp file was gone, else after a failure.
+    Doubting {
+        linked: bool,
+    },
+    /// `F` is being read: after a rename that did not find the temp file (`missing`), or after a call of unknown effect,
+    /// which was the link (`linked`) or the rename.
     Confirming {
         missing: bool,
+        linked: bool,
     },
     /// Withdrawing the temp file before another round.
     Restarting,
@@ -318,14 +322,8 @@ impl Ballot {
             (State::Linking, Reply::Unsupported) => self.recheck(),
             (State::Linking, Reply::Missing) => self.restart(),
             (State::Creating, Reply::Done) => self.rename(),
-            (State::Linking | State::Creating, Reply::Failed) => self.doubt(),
-            (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(match self.kind {
-                Kind::Claim { .. } => Outcome::Committed {
-                    seq: self.number,
-                    temp: self.temp(),
-                },
-                Kind::Holder => Outcome::Resurrected,
-            }),
+            (State::Linking | State::Creating, Reply::Failed) => self.doubt(true),
+            (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(true),
 
             (State::Rechecking, Reply::Seen { stamp, twin, own }) => {
                 if self.is_ours(stamp, own) {
@@ -346,30 +344,27 @@ impl Ballot {
             (State::Untwinning, Reply::Done) => self.rename(),
             (State::Untwinning, Reply::Failed) => self.abandon(Outcome::Failed),
 
-            (State::Renaming, Reply::Done) => self.committed(Outcome::Committed {
-                seq: self.number,
-                temp: self.temp(),
-            }),
+            (State::Renaming, Reply::Done) => self.committed(false),
             (State::Renaming, Reply::Missing) => {
-                self.state = State::Confirming { missing: true };
+                self.state = State::Confirming {
+                    missing: true,
+                    linked: false,
+                };
                 Action::Recheck
             }
-            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(),
-            (State::Doubting, Reply::Done) => {
-                self.state = State::Confirming { missing: false };
+            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(false),
+            (State::Doubting { linked }, Reply::Done) => {
+                self.state = State::Confirming { missing: false, linked };
                 Action::Recheck
             }
-            (State::Doubting, Reply::Failed) => self.clear(Outcome::Unknown),
-            (State::Confirming { .. }, Reply::Seen { stamp, own, .. }) if self.is_ours(stamp, own) => {
-                self.committed(Outcome::Committed {
-                    seq: self.number,
-                    temp: self.temp(),
-                })
+            (State::Doubting { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
+            (State::Confirming { linked, .. }, Reply::Seen { stamp, own, .. }) if self.is_ours(stamp, own) => {
+                self.committed(linked)
             }
             // Not ours, and the temp file is gone for good: a rival disarmed us, or the call that failed came to nothing.
-            (State::Confirming { missing: true }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
-            (State::Confirming { missing: true }, Reply::Odd) => self.restart(),
-            (State::Confirming { missing: false }, Reply::Seen { .. } | Reply::Odd) => self.clear(Outcome::Failed),
+            (State::Confirming { missing: true, .. }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
+            (State::Confirming { missing: true, .. }, Reply::Odd) => self.restart(),
+            (State::Confirming { missing: false, .. }, Reply::Seen { .. } | Reply::Odd) => self.clear(Outcome::Failed),
             (State::Confirming { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
 
             (State::Restarting, Reply::Done | Reply::Failed) => {
@@ -438,8 +433,8 @@ impl Ballot {
         Action::Rename { temp: self.temp() }
     }
 
-    fn doubt(&mut self) -> Action {
-        self.state = State::Doubting;
+    fn doubt(&mut self, linked: bool) -> Action {
+        self.state = State::Doubting { linked };
         Action::Withdraw { temp: self.temp() }
     }
 
@@ -482,7 +477,15 @@ impl Ballot {
         Action::Withdraw { temp: self.temp() }
     }
 
-    fn committed(&mut self, outcome: Outcome) -> Action {
+    /// `F` is our record, by a rename or because it was `linked`: to a holder that says that `F` was gone.
+    fn committed(&mut self, linked: bool) -> Action {
+        let outcome = match self.kind {
+            Kind::Holder if linked => Outcome::Resurrected,
+            _ => Outcome::Committed {
+                seq: self.number,
+                temp: self.temp(),
+            },
+        };
         self.spent.extend(self.passed.drain(..).map(|(number, _)| number));
         if let Some(before) = self.seen {
             self.spent.push(before.seq);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
 use crate::error::{Error, Result};
+use crate::facts::{RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
 use crate::observe::{Judge, Sight, directory, look};
@@ -255,7 +256,14 @@ impl Driver<'_> {
             }
             Action::Recheck => {
                 let sight = site.look();
-                let reply = self.seen(&sight);
+                let reply = match &sight.content {
+                    // Whatever stands there now, it is not known: not the same as something that is not ours.
+                    Err(facts) if facts.state == RecordState::Unreadable => {
+                        let why = facts.detail.clone().unwrap_or_default();
+                        self.fail("read", &site.path, io::Error::other(why))
+                    }
+                    _ => self.seen(&sight),
+                };
                 self.sight = Some(sight);
                 reply
             }
