@@ -148,7 +148,11 @@ impl Site {
     fn is_gone(&self, temp: TempId) -> bool {
         self.scope != 0
             && temp.scope() == self.scope
-            && Pid::new(temp.pid().into()).is_some_and(|pid| self.judge.table.probe(pid, false).exists == Some(false))
+            && Pid::new(temp.pid().into()).is_some_and(|pid| {
+                let found = self.judge.table.probe(pid, false);
+                // What has exited and only waits to be reaped makes no more calls.
+                found.exists == Some(false) || found.threads_alive == Some(false)
+            })
     }
 }
 
