@@ -323,7 +323,11 @@ impl Driver<'_> {
             let path = site.temp(id);
             let file = match fs.create(&path, like.as_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(error) => return self.fail("create the temp file", &path, error),
+                Err(error) => {
+                    // It may have been created all the same, and gets no ballot that would lead others to it.
+                    let _ = fs.unlink(&path);
+                    return self.fail("create the temp file", &path, error);
+                }
                 Ok(file) => file,
             };
             let written = fs
