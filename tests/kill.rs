@@ -122,12 +122,31 @@ fn stopped_claims_are_passed_over_without_links() {
 fn a_stopped_holder_loses_no_change_of_another() {
     let changes = [Change::Renew, Change::Note, Change::Release, Change::HandOver].map(|change| change(Owner::Test));
     each(&changes, &[], stopped_holder);
+    each(&changes, &["--no-links"], stopped_holder);
 }
 
 #[test]
 fn a_stopped_holder_does_not_touch_a_successor() {
     let changes = [Change::Renew, Change::Note, Change::Release, Change::HandOver].map(|change| change(Owner::Test));
     each(&changes, &[], stopped_before_a_successor);
+}
+
+/// A killed process that its parent has not waited for yet is dead all the same: nobody gives way to it.
+#[test]
+fn nobody_gives_way_to_the_dead() {
+    let case = Case {
+        change: Change::Claim(Before::Absent),
+        step: 4,
+        side: "after",
+        options: &[],
+    };
+    let scene = Scene::set(case);
+    let child = scene.start(case, "kill");
+    assert!(!stops(&child));
+    assert!(support::names(scene.dir()).contains(&".x.lease.ballot-1".into()));
+    let (status, said) = scene.run(&["--do", "claim", "--give-way"]);
+    assert!(status.success(), "{status}: {said}");
+    assert_eq!(end(child).0.signal(), Some(9));
 }
 
 /// Tries every step of every change, before and after it, until a change ends without having reached the step.

@@ -68,11 +68,24 @@ pub enum Counted {
     Changes,
 }
 
+pub struct Meanwhile(pub Box<dyn Fn(Call) + Send + Sync>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
 #[derive(Debug)]
 pub struct Faulty {
-    /// The number of the chosen call, from 1; and from it on, every one.
+    /// The number of the chosen call, from 1.
     pub at: usize,
+    /// The fault goes on at every call after it.
     pub lasting: bool,
+    /// After the chosen call nothing can be read any more.
+    pub blinding: bool,
+    /// Done before each counted call.
+    pub meanwhile: Meanwhile,
     pub fault: Option<Fault>,
     pub counted: Counted,
     /// Hard links are unsupported.
@@ -88,6 +101,8 @@ impl Faulty {
         Self {
             at,
             lasting: false,
+            blinding: false,
+            meanwhile: Meanwhile(Box::new(|_| {})),
             fault,
             counted,
             no_links: false,
@@ -119,6 +134,10 @@ impl Faulty {
         }
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         self.made.lock().expect("no panic while it is held").push(call);
+        (self.meanwhile.0)(call);
+        if self.blinding && number > self.at && !call.changes() {
+            return Err(Errno::EIO.into());
+        }
         let due = number == self.at || self.lasting && number > self.at;
         match self.fault.filter(|_| due) {
             None => make(),
