@@ -86,32 +86,23 @@ impl Site {
     }
 
     /// One look at the record. Where there are no hard links, an absent record is created empty before it is replaced
-    /// ([`Action::Create`]): an empty file with a ballot beside it is what a crash between the two leaves, and is as
-    /// good as none. The ballot is there until a record has its number.
+    /// ([`Action::Create`]): an empty file beside which the very first ballot still stands is what a crash between the
+    /// two leaves, and is as good as none. That ballot is removed once a record has been published.
     pub fn look(&self) -> Sight {
-        let is_empty = |sight: &Sight| {
-            let state = sight.content.as_ref().map_err(|facts| facts.state);
-            state.is_err_and(|state| state == RecordState::Empty)
-        };
         let mut sight = look(&*self.judge.fs, &self.path);
-        if !is_empty(&sight) {
-            return sight;
-        }
-        if !self.has_ballot() {
-            // Its ballot may have been cleared since the file was empty.
-            sight = look(&*self.judge.fs, &self.path);
-        } else if let Err(facts) = &mut sight.content {
+        if let Err(facts) = &mut sight.content
+            && facts.state == RecordState::Empty
+        {
+            if self.judge.fs.stat(&self.ballot(1)).is_err() {
+                // It may have been removed since the file was empty.
+                return look(&*self.judge.fs, &self.path);
+            }
             **facts = RecordFacts {
                 state: RecordState::Absent,
                 ..RecordFacts::default()
             };
         }
         sight
-    }
-
-    fn has_ballot(&self) -> bool {
-        let names = self.judge.fs.list(directory(&self.path), LISTED).unwrap_or_default();
-        names.iter().any(|name| names::parse_ballot(&self.name, name).is_some())
     }
 
     fn beside(&self, name: &OsStr) -> PathBuf {
