@@ -74,7 +74,7 @@ pub(crate) fn run(args: Args) -> Exit {
     }
     let path = args.path.clone();
     claim = claim.on_wait(move |judgement| {
-        eprint!("leasehold: waiting for {}", text::paragraph(judgement, &path));
+        text::complain(&format!("leasehold: waiting for {}", text::paragraph(judgement, &path)));
     });
     match claim.take() {
         Ok(lease) => {

@@ -194,13 +194,16 @@ pub(crate) fn note(args: NoteArgs) -> Exit {
         match super::field(&word.to_string_lossy()) {
             Ok(field) => fields.push(field),
             Err(message) => {
-                eprintln!("leasehold: {}: {message}", text::escape(&word.to_string_lossy()));
+                text::complain(&format!(
+                    "leasehold: {}: {message}\n",
+                    text::escape(&word.to_string_lossy())
+                ));
                 return Exit::Usage;
             }
         }
     }
     let Some(path) = path.filter(|_| !fields.is_empty()) else {
-        eprintln!("leasehold: name at least one field: leasehold note PATH key=value");
+        text::complain("leasehold: name at least one field: leasehold note PATH key=value\n");
         return Exit::Usage;
     };
     Which {

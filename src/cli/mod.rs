@@ -8,6 +8,7 @@ mod judge;
 mod show;
 mod text;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -60,16 +61,18 @@ enum Verb {
 
 pub(crate) fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
-        eprintln!("leasehold: internal error: {panic}; please report it");
+        text::complain(&format!("leasehold: internal error: {panic}; please report it\n"));
         std::process::exit(Exit::Bug as i32);
     }));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let usage = error.use_stderr();
-            // Nobody is left to tell when even this cannot be printed.
-            let _ = error.print();
-            return if usage { Exit::Usage } else { Exit::Done }.into();
+            return match error.print() {
+                _ if error.use_stderr() => Exit::Usage,
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Exit::Io,
+                _ => Exit::Done,
+            }
+            .into();
         }
     };
     match cli.verb {
@@ -119,7 +122,7 @@ fn fail(error: &Error, path: &std::path::Path, json: bool) -> Exit {
     if json {
         text::print(&format!("{}\n", text::error_json(error, path, exit)));
     } else {
-        eprint!("{}", text::error(error, path));
+        text::complain(&text::error(error, path));
     }
     exit
 }

@@ -1,5 +1,6 @@
 //! `leasehold show`
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use leasehold::{Judge, Record};
@@ -34,7 +35,10 @@ pub(crate) fn run(args: Args) -> Exit {
     let record = match Judge::here().read(&args.path) {
         Ok(Some(record)) => record,
         Ok(None) => {
-            eprintln!("leasehold: there is no record at {}", text::path(&args.path));
+            text::complain(&format!(
+                "leasehold: there is no record at {}\n",
+                text::path(&args.path)
+            ));
             return Exit::Free;
         }
         Err(error) => return super::fail(&error, &args.path, args.json),
@@ -42,14 +46,21 @@ pub(crate) fn run(args: Args) -> Exit {
     let sections = sections(&record);
     match args.field {
         Some(name) => match sections.iter().find_map(|(_, section)| section.get(&name)) {
-            Some(Value::String(text)) if !args.json => text::print(&format!("{text}\n")),
-            Some(value) => text::print(&format!("{value}\n")),
+            // As it is, for a script; but a record must not drive a terminal.
+            Some(Value::String(text)) if !args.json => {
+                let terminal = std::io::stdout().is_terminal();
+                let text = if terminal { text::escape(text) } else { text.clone() };
+                text::print(&format!("{text}\n"));
+            }
+            Some(value) => {
+                text::print(&format!("{value}\n"));
+            }
             None => {
-                eprintln!(
-                    "leasehold: {} has no field `{}`",
+                text::complain(&format!(
+                    "leasehold: {} has no field `{}`\n",
                     text::path(&args.path),
                     text::escape(&name)
-                );
+                ));
                 return Exit::Undetermined;
             }
         },

@@ -12,16 +12,28 @@ use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
 
-/// Prints to stdout. A reader that has gone away ends it quietly; a full disk does not.
-pub(crate) fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("leasehold: cannot write to standard output: {error}");
+/// Prints to stdout, and says whether a reader is still there: one that has gone away ends it quietly. A full disk does
+/// not.
+pub(crate) fn print(text: &str) -> bool {
+    match try_print(text) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+        Err(error) => {
+            complain(&format!("leasehold: cannot write to standard output: {error}\n"));
             std::process::exit(Exit::Io as i32);
         }
-        _ => {}
     }
+}
+
+/// Prints to stdout.
+pub(crate) fn try_print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Prints to stderr, in one call. Nobody is left to tell when that fails, and the exit code must not change by it.
+pub(crate) fn complain(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// A path for a tab line or a message: tab, newline, backslash, other control characters and bytes that are no UTF-8
