@@ -10,7 +10,7 @@ use crate::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
 use crate::error::{Error, Result};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
-use crate::observe::{Judge, Sight, directory, look};
+use crate::observe::{Judge, Sight, directory, look, names_directory};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;
@@ -65,11 +65,9 @@ pub(crate) struct Site {
 
 impl Site {
     pub fn new(judge: Judge, path: &Path) -> Result<Self> {
-        let Some(name) = path.file_name().filter(|_| !ends_in_slash(path)) else {
-            return Err(Error::invalid(
-                path,
-                "this names a directory; name the lease file in it",
-            ));
+        let Some(name) = path.file_name().filter(|_| !names_directory(path)) else {
+            let what = "this names a directory; name the lease file in it";
+            return Err(Error::invalid(path, what));
         };
         let scope = judge.host.scope();
         Ok(Self {
@@ -146,10 +144,6 @@ impl Site {
             && temp.scope() == self.scope
             && Pid::new(temp.pid().into()).is_some_and(|pid| self.judge.table.probe(pid, false).exists == Some(false))
     }
-}
-
-fn ends_in_slash(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 struct Driver<'a> {
