@@ -224,7 +224,10 @@ impl Ballot {
             (State::Looking, Reply::Seen { stamp, .. }) => {
                 self.seen = stamp;
                 self.passed.clear();
-                self.number = stamp.map_or(0, |stamp| stamp.seq) + 1;
+                match stamp.map_or(0, |stamp| stamp.seq).checked_add(1) {
+                    Some(number) => self.number = number,
+                    None => return self.clear(Outcome::Contended),
+                }
                 self.write()
             }
             (State::Looking, Reply::Refused | Reply::Odd) => self.clear(Outcome::Refused),
@@ -382,7 +385,7 @@ impl Ballot {
     }
 
     fn pass_over(&mut self, rival: Option<TempId>) -> Action {
-        if self.passed.len() >= BOUND {
+        if self.passed.len() >= BOUND || self.number == u64::MAX {
             return self.abandon(Outcome::Contended);
         }
         let temp = self.temp();

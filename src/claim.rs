@@ -17,7 +17,7 @@ use crate::names::LONGEST_COMPANION;
 use crate::observe::{Judge, Sight, Watch, payload};
 use crate::owner::{FORMAT, OwnerLine, Pid, SHORTEST_TTL};
 use crate::platform::{self, ExitWatch};
-use crate::record::{LARGEST, Record};
+use crate::record::{LARGEST, LARGEST_BEAT, Record};
 use crate::run_state::RunState;
 use crate::token::Token;
 use crate::verdict::{Effect, Judgement, Reason, Verdict};
@@ -353,11 +353,12 @@ impl Change for Candidate<'_> {
     }
 }
 
-/// The heartbeat of a moment: its milliseconds since boot, and more than the last one.
+/// The heartbeat of a moment: its milliseconds since boot, and more than the last one; never too long for its line.
 pub(crate) fn beat(now: Duration, last: u64) -> u64 {
     u64::try_from(now.as_millis())
         .unwrap_or(u64::MAX)
         .max(last.saturating_add(1))
+        .min(LARGEST_BEAT)
 }
 
 /// Waiting in line for a lease.

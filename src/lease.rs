@@ -192,16 +192,18 @@ impl Holder {
                 }
             };
         }
-        let deadline = Duration::from_millis(record.beat) + Duration::from_secs(ttl);
+        let deadline = Duration::from_millis(record.beat).saturating_add(Duration::from_secs(ttl));
         let left = deadline.saturating_sub(self.site.judge.clock.now());
         let margin = margin.unwrap_or_default();
         if left.is_zero() || left < margin {
-            let why = format!(
-                "{:.1} s of its ttl are left, {:.1} s are wanted; renew it first",
-                left.as_secs_f64(),
-                margin.as_secs_f64()
-            );
-            return Err(self.lost(why));
+            return Err(self.lost(match left.is_zero() {
+                true => format!("its ttl of {ttl} s ran out; renew it first"),
+                false => format!(
+                    "{:.1} s of its ttl are left, {:.1} s are wanted; renew it first",
+                    left.as_secs_f64(),
+                    margin.as_secs_f64()
+                ),
+            }));
         }
         Ok(record.owner.epoch)
     }

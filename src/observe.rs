@@ -135,7 +135,7 @@ impl Judge {
     /// Looks again and again for at most `time`, so that a lapse can be told: until a verdict cannot change by waiting,
     /// a foreign lease was renewed, or it lapsed.
     pub fn observe(&self, path: &Path, time: Duration) -> (Judgement, Facts) {
-        let end = self.clock.now() + time;
+        let end = self.clock.now().saturating_add(time);
         let mut watch = Watch::default();
         loop {
             let began = self.clock.now();

@@ -13,6 +13,9 @@ pub const LARGEST: usize = 64 * 1024;
 
 const BEAT_DIGITS: usize = 16;
 
+/// The largest heartbeat that fits its line.
+pub(crate) const LARGEST_BEAT: u64 = 10u64.pow(BEAT_DIGITS as u32) - 1;
+
 /// One record, as it stands in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
