@@ -220,12 +220,18 @@ impl Holder {
         })
     }
 
-    /// Sets fields of the run state. `intent` and `outcome` say what the owner is about to do and what became of it.
+    /// Sets fields of the run state. `intent` and `outcome` say what the owner is about to do and what became of it; a
+    /// new intent takes the outcome of the one before away.
     ///
     /// # Errors
     /// As [`Holder::renew`].
     pub fn note<K: AsRef<str>, V: AsRef<str>>(&self, fields: &[(K, V)]) -> Result<Record> {
+        let names = |name| fields.iter().any(|(key, _)| key.as_ref() == name);
         self.change(|record| {
+            // The outcome of the last action says nothing about the next one.
+            if names("intent") && !names("outcome") {
+                record.state.remove("outcome");
+            }
             for (key, value) in fields {
                 record.state.set(key.as_ref(), value.as_ref());
             }
@@ -259,7 +265,8 @@ impl Holder {
         })
     }
 
-    /// Ends the claim. Again is fine: a claim that is ended already stays so.
+    /// Ends the claim. Again is fine: a claim that is ended already stays so. Another outcome then is not noted, and is
+    /// [`Error::Lost`].
     ///
     /// # Errors
     /// As [`Holder::renew`].
@@ -268,7 +275,12 @@ impl Holder {
             && record.owner.token == self.token
             && record.owner.ended.is_some()
         {
-            return Ok((**record).clone());
+            return match outcome {
+                Some(outcome) if record.state.outcome() != Some(outcome) => {
+                    Err(self.lost("the claim is ended already, so its outcome can no longer be noted"))
+                }
+                _ => Ok((**record).clone()),
+            };
         }
         self.change(|record| {
             if let Some(outcome) = outcome {

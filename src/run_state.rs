@@ -59,6 +59,12 @@ impl RunState {
         self.0.insert(key.into(), value.into());
     }
 
+    /// Removes a field.
+    pub(crate) fn remove(&mut self, key: &str) {
+        // Keeps the order of the others.
+        self.0.shift_remove(key);
+    }
+
     /// The action that the owner was about to take.
     pub fn intent(&self) -> Option<&str> {
         self.get("intent")
