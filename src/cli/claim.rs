@@ -78,17 +78,28 @@ pub(crate) fn run(args: Args) -> Exit {
     });
     match claim.take() {
         Ok(lease) => {
-            let epoch = lease.epoch();
-            let token = lease.leave().to_string();
-            if args.json {
+            let token = lease.token().to_string();
+            let told = if args.json {
                 let mut object = text::path_json(&args.path);
                 object.insert("token".into(), token.into());
-                object.insert("epoch".into(), epoch.into());
-                text::print(&format!("{}\n", serde_json::Value::from(object)));
+                object.insert("epoch".into(), lease.epoch().into());
+                serde_json::Value::from(object).to_string()
             } else {
-                text::print(&format!("{token}\n"));
+                token
+            };
+            match text::try_print(&format!("{told}\n")) {
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    // The caller has no token and takes this for a failed claim: dropped, the lease is released.
+                    text::complain(&format!(
+                        "leasehold: cannot print the token: {error}; the lease is given back\n"
+                    ));
+                    Exit::Io
+                }
+                _ => {
+                    lease.leave();
+                    Exit::Done
+                }
             }
-            Exit::Done
         }
         Err(error) => super::fail(&error, &args.path, args.json),
     }
