@@ -191,7 +191,8 @@ pub(crate) fn note(args: NoteArgs) -> Exit {
     };
     let mut fields = Vec::new();
     for word in words {
-        match super::field(&word.to_string_lossy()) {
+        let field = word.to_str().ok_or_else(|| "a field is UTF-8".to_owned());
+        match field.and_then(super::field) {
             Ok(field) => fields.push(field),
             Err(message) => {
                 text::complain(&format!(

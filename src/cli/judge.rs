@@ -89,6 +89,12 @@ fn judge(args: &Args) -> Result<Exit, String> {
         text::complain("leasehold: --save-facts takes one path at a time\n");
         return Ok(Exit::Usage);
     }
+    if let (Some(file), [path]) = (&args.save_facts, &paths[..])
+        && same_file(file, path)
+    {
+        text::complain("leasehold: --save-facts would overwrite the record itself\n");
+        return Ok(Exit::Usage);
+    }
     let here = Judge::here();
     let mut all_read = true;
     let mut last = Exit::Done;
@@ -123,6 +129,10 @@ fn report(args: &Args, judgement: &Judgement, path: &Path) -> bool {
     } else {
         text::print(&text::tab_line(judgement, path))
     }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 #[cfg(unix)]

@@ -35,17 +35,13 @@ pub(crate) fn run(args: Args) -> Exit {
     let record = match Judge::here().read(&args.path) {
         Ok(Some(record)) => record,
         Ok(None) => {
-            text::complain(&format!(
-                "leasehold: there is no record at {}\n",
-                text::path(&args.path)
-            ));
-            return Exit::Free;
+            return fail(&args, "there is no record", Exit::Free);
         }
         Err(error) => return super::fail(&error, &args.path, args.json),
     };
     let sections = sections(&record);
-    match args.field {
-        Some(name) => match sections.iter().find_map(|(_, section)| section.get(&name)) {
+    match &args.field {
+        Some(name) => match sections.iter().find_map(|(_, section)| section.get(name)) {
             // As it is, for a script; but a record must not drive a terminal.
             Some(Value::String(text)) if !args.json => {
                 let terminal = std::io::stdout().is_terminal();
@@ -56,12 +52,7 @@ pub(crate) fn run(args: Args) -> Exit {
                 text::print(&format!("{value}\n"));
             }
             None => {
-                text::complain(&format!(
-                    "leasehold: {} has no field `{}`\n",
-                    text::path(&args.path),
-                    text::escape(&name)
-                ));
-                return Exit::Undetermined;
+                return fail(&args, &format!("there is no field `{name}`"), Exit::Undetermined);
             }
         },
         None if args.json => {
@@ -79,6 +70,17 @@ pub(crate) fn run(args: Args) -> Exit {
         }
     }
     Exit::Done
+}
+
+fn fail(args: &Args, what: &str, exit: Exit) -> Exit {
+    if args.json {
+        let object = text::failure_json(what, &args.path, exit);
+        text::print(&format!("{}\n", Value::from(object)));
+    } else {
+        let (path, what) = (text::path(&args.path), text::escape(what));
+        text::complain(&format!("leasehold: {path}: {what}\n"));
+    }
+    exit
 }
 
 fn sections(record: &Record) -> [(&'static str, Value); 3] {

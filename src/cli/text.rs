@@ -7,7 +7,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use leasehold::facts::RecordFacts;
-use leasehold::{Error, Judgement};
+use leasehold::{Error, Judgement, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
@@ -58,7 +58,10 @@ pub(crate) fn escape(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\\' => out.push_str("\\\\"),
-            char if char.is_control() => {
+            // Besides controls, the marks that make text read in another order than it is written.
+            char if char.is_control()
+                || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+            {
                 for byte in char.encode_utf8(&mut [0; 4]).bytes() {
                     let _ = write!(out, "\\x{byte:02x}");
                 }
@@ -87,8 +90,8 @@ pub(crate) fn tab_line(judgement: &Judgement, file: &Path) -> String {
 }
 
 /// The same for a person.
-pub(crate) fn paragraph(judgement: &Judgement, file: &Path) -> String {
-    let file = path(file);
+pub(crate) fn paragraph(judgement: &Judgement, path: &Path) -> String {
+    let file = self::path(path);
     let mut out = format!("{file}: {} ({})\n", judgement.verdict, judgement.reason);
     let mut row = |name: &str, text: &str| {
         let _ = writeln!(out, "  {name:<9} {text}");
@@ -103,7 +106,7 @@ pub(crate) fn paragraph(judgement: &Judgement, file: &Path) -> String {
     for evidence in judgement
         .evidence
         .iter()
-        .filter(|evidence| evidence.recorded != evidence.found)
+        .filter(|evidence| judgement.verdict != Verdict::Free && evidence.recorded != evidence.found)
     {
         let side = |value: &Option<String>| value.as_deref().map_or("-".into(), escape);
         row(
@@ -116,8 +119,13 @@ pub(crate) fn paragraph(judgement: &Judgement, file: &Path) -> String {
             ),
         );
     }
-    row("next", &escape(&judgement.next(&file)));
+    row("next", &next(judgement, path));
     out
+}
+
+/// What to do, escaped once.
+fn next(judgement: &Judgement, path: &Path) -> String {
+    escape(&judgement.next(&path.to_string_lossy()))
 }
 
 /// The owner in one line, if the record names one.
@@ -156,7 +164,7 @@ pub(crate) fn judgement_json(judgement: &Judgement, file: &Path) -> Value {
     if let Ok(Value::Object(fields)) = serde_json::to_value(judgement) {
         object.extend(fields);
     }
-    object.insert("next".into(), judgement.next(&path(file)).into());
+    object.insert("next".into(), judgement.next(&file.to_string_lossy()).into());
     object.into()
 }
 
@@ -180,13 +188,13 @@ pub(crate) fn error(error: &Error, file: &Path) -> String {
         if let Some(owner) = owner(&judgement.owner) {
             let _ = writeln!(out, "  owner  {owner}");
         }
-        let _ = writeln!(out, "  next   {}", escape(&judgement.next(&path(file))));
+        let _ = writeln!(out, "  next   {}", next(judgement, file));
     }
     out
 }
 
-fn head(error: &Error, file: &Path) -> String {
-    let file = path(file);
+fn head(error: &Error, path: &Path) -> String {
+    let file = self::path(path);
     match error {
         Error::Refused(judgement) => {
             format!(
@@ -202,11 +210,7 @@ fn head(error: &Error, file: &Path) -> String {
             escape(judgement.owner.intent.as_deref().unwrap_or_default())
         ),
         Error::TimedOut { waited, last } => {
-            format!(
-                "gave up after {:.1} s: {}",
-                waited.as_secs_f64(),
-                head(last, Path::new(&file))
-            )
+            format!("gave up after {:.1} s: {}", waited.as_secs_f64(), head(last, path))
         }
         other => escape(&other.to_string()),
     }
@@ -222,11 +226,16 @@ fn judgement(error: &Error) -> Option<&Judgement> {
 
 /// An error as one JSON object.
 pub(crate) fn error_json(error: &Error, file: &Path, exit: Exit) -> Value {
-    let mut object = path_json(file);
-    object.insert("error".into(), error.to_string().into());
-    object.insert("exit".into(), json!(exit as u8));
+    let mut object = failure_json(&error.to_string(), file, exit);
     if let Some(judgement) = judgement(error) {
         object.insert("judgement".into(), judgement_json(judgement, file));
     }
     object.into()
+}
+
+pub(crate) fn failure_json(what: &str, file: &Path, exit: Exit) -> Map<String, Value> {
+    let mut object = path_json(file);
+    object.insert("error".into(), what.into());
+    object.insert("exit".into(), json!(exit as u8));
+    object
 }
