@@ -181,11 +181,7 @@ impl Driver<'_> {
             Outcome::Refused => Ok(Ended::Refused),
             Outcome::Resurrected => Ok(Ended::Resurrected),
             Outcome::GaveWay => Ok(Ended::GaveWay),
-            Outcome::Contended => Err(Error::invalid(
-                path,
-                "given up: the record kept changing, or its directory is full of ballots that are not ours; look at the \
-                 files `.NAME.ballot-*` beside it",
-            )),
+            Outcome::Contended => Err(Error::Contended { path: path.clone() }),
             Outcome::Failed => Err(self.failure.expect("a step that failed has left its error")),
             Outcome::Unknown => Err(Error::Uncertain(Box::new(self.failure.expect("as above")))),
         }

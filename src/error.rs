@@ -53,6 +53,11 @@ pub enum Error {
         /// The record.
         path: PathBuf,
     },
+    /// Given up after many rounds: others kept changing the record, or ballots that nobody owns fill its directory.
+    Contended {
+        /// The record.
+        path: PathBuf,
+    },
     /// The wait ran out; the judgement is the last one.
     TimedOut {
         /// How long was waited.
@@ -109,6 +114,12 @@ impl fmt::Display for Error {
             ),
             Self::Lost { path, why } => write!(f, "the lease on {} is lost: {why}", path.display()),
             Self::GaveWay { path } => write!(f, "another claim on {} is under way", path.display()),
+            Self::Contended { path } => write!(
+                f,
+                "given up on {}: the record kept changing, or its directory is full of ballots that are not ours; look \
+                 at the files `.NAME.ballot-*` beside it",
+                path.display()
+            ),
             Self::TimedOut { waited, last } => write!(f, "gave up after {:.1} s: {last}", waited.as_secs_f64()),
             Self::Invalid { path, what } => write!(f, "{}: {what}", path.display()),
         }

@@ -14,12 +14,12 @@ Examples:
   token=$(leasehold claim thread-7.lease --owner $$ --ttl 60s --wait 2m --take-lapsed)
   leasehold claim run/x.pid.lease --owner \"$pid\" --binds x.pid --set phase=serving
 
-The owner is always named: the process that does the work and whose end frees the lease. $$ is the shell that runs the
-script. A lease without --ttl never lapses; with one, its owner has to `renew` it, and others may --take-lapsed it.
+The owner is always named: the process that does the work and whose end frees the lease. $$ is the shell that runs the \
+script. A lease without --ttl never lapses; with one, its owner has to `renew` it, and others may --take-lapsed it. \
 A single look cannot tell a lapse: --take-lapsed needs a --wait longer than the owner's ttl.
 
-Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt ·
-      64 usage · 74 the filesystem failed · 75 the wait ran out";
+Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt · \
+64 usage, or no such process · 74 the filesystem failed · 75 the wait ran out";
 
 /// Take a lease, and print the token that names the claim
 #[derive(clap::Args)]
@@ -45,10 +45,11 @@ pub(crate) struct Args {
     /// End with 5 when another claim is just under way, instead of outlasting it
     #[arg(long)]
     give_way: bool,
-    /// Hold only while this pid file, which other programs read, names the owner
+    /// Hold only while this pid file, which other programs read, names the owner; a relative name is meant from the
+    /// record's directory
     #[arg(long, value_name = "FILE")]
     binds: Option<String>,
-    /// Set a field of the run state
+    /// Set a field of the run state; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::field)]
     set: Vec<(String, String)>,
     /// Print a JSON object instead of the token

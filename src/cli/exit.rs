@@ -57,7 +57,7 @@ impl From<&Error> for Exit {
             Error::InDoubt(_) => Self::InDoubt,
             Error::Lost { .. } => Self::Lost,
             Error::GaveWay { .. } => Self::HeldByAnother,
-            Error::TimedOut { .. } => Self::TimedOut,
+            Error::TimedOut { .. } | Error::Contended { .. } => Self::TimedOut,
             Error::Invalid { .. } => Self::Usage,
             Error::Io { .. } | Error::Unreadable { .. } | Error::Uncertain(_) => Self::Io,
             _ => Self::Bug,

@@ -18,7 +18,7 @@ Examples:
   leasehold judge thread-7.lease --observe 70s      # can tell a lapse
   leasehold judge odd.lease --save-facts facts.json # then anywhere: judge --replay facts.json
 
-A line a path, tab separated: verdict, reason, host, pid, path; `-` for what is not known. On a terminal, a paragraph.
+A line a path, tab separated: verdict, reason, host, pid, path; `-` for what is not known. On a terminal, a paragraph. \
 Judging changes nothing on disk.
 
 Exit with one path: 0 held · 1 dead · 2 undetermined · 3 free · 4 lapsed

@@ -22,8 +22,8 @@ const ABOUT: &str = "Who holds this, and can I tell from here?";
 const LONG_ABOUT: &str = "\
 Who holds this, and can I tell from here?
 
-Leases and run state in small files, for programs that share a home directory between machines. A record says which
-process of which host and boot holds the lease; no other host's pid is ever judged, and what cannot be told from here
+Leases and run state in small files, for programs that share a home directory between machines. A record says which \
+process of which host and boot holds the lease; no other host's pid is ever judged, and what cannot be told from here \
 is `undetermined`, never dead.";
 
 const EXAMPLES: &str = "\

@@ -15,7 +15,7 @@ Examples:
   leasehold show run/bridge.lease --field appserver
   leasehold show run/bridge.lease --field epoch
 
-Exit: 0 shown · 2 not a record, or no such field · 3 no record · 74 it cannot be read";
+Exit: 0 shown · 2 not a record, or no such field · 3 no record · 64 usage · 74 it cannot be read";
 
 /// Print a record without judging it
 #[derive(clap::Args)]
