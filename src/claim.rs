@@ -396,7 +396,8 @@ impl<'a> Queue<'a> {
         let Error::Refused(judgement) = &refusal else {
             return Err(refusal);
         };
-        if self.wait.is_zero() || judgement.reason.is_final() {
+        // Whether to take what has lapsed is for the caller to say; waiting does not answer that.
+        if self.wait.is_zero() || judgement.reason.is_final() || judgement.verdict == Verdict::Lapsed {
             return Err(refusal);
         }
         let clock = &self.site.judge.clock;
