@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::facts::{RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
-use crate::observe::{Judge, Sight, directory, look};
+use crate::observe::{Judge, Sight, directory, look, names_directory};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;
@@ -70,11 +70,9 @@ pub(crate) struct Site {
 
 impl Site {
     pub fn new(judge: Judge, path: &Path) -> Result<Self> {
-        let Some(name) = path.file_name().filter(|_| !ends_in_slash(path)) else {
-            return Err(Error::invalid(
-                path,
-                "this names a directory; name the lease file in it",
-            ));
+        let Some(name) = path.file_name().filter(|_| !names_directory(path)) else {
+            let what = "this names a directory; name the lease file in it";
+            return Err(Error::invalid(path, what));
         };
         let scope = judge.host.scope();
         Ok(Self {
@@ -174,10 +172,6 @@ impl Site {
     }
 }
 
-fn ends_in_slash(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
-}
-
 struct Driver<'a> {
     site: &'a Site,
     ballot: Ballot,
@@ -215,11 +209,7 @@ impl Driver<'_> {
             Outcome::Refused => Ok(Ended::Refused),
             Outcome::Resurrected => Ok(Ended::Resurrected),
             Outcome::GaveWay => Ok(Ended::GaveWay),
-            Outcome::Contended => Err(Error::invalid(
-                path,
-                "given up: the record kept changing, or its directory is full of ballots that are not ours; look at the \
-                 files `.NAME.ballot-*` beside it",
-            )),
+            Outcome::Contended => Err(Error::Contended { path: path.clone() }),
             Outcome::Failed => Err(self.failure.expect("a step that failed has left its error")),
             Outcome::Unknown => Err(Error::Uncertain(Box::new(self.failure.expect("as above")))),
         }

@@ -60,6 +60,11 @@ impl RunState {
         self.0.insert(key.into(), value.into());
     }
 
+    /// Removes a field; the others keep their order.
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.0.shift_remove(key);
+    }
+
     /// The action that the owner was about to take. One that is not a string is one all the same, as its JSON text:
     /// taking it for none would settle a doubt that is there.
     pub fn intent(&self) -> Option<Cow<'_, str>> {
