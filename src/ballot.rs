@@ -39,7 +39,7 @@ pub struct Stamp {
 /// two calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Read `F` by a fresh open and decide whether the change is allowed: [`Reply::Seen`], `Refused`, `Lost`.
+    /// Read `F` by a fresh open and decide whether the change is allowed: [`Reply::Seen`], `Refused`.
     Look,
     /// Write the finished record with this `seq` to a new temp file and sync it: [`Reply::Written`], `Refused`.
     Write { seq: u64 },
@@ -99,8 +99,6 @@ pub enum Reply {
     Odd,
     /// The change is not allowed.
     Refused,
-    /// The claim on whose behalf the change is made is no longer current.
-    Lost,
     /// The temp file was written.
     Written(TempId),
     /// Whom a ballot names, and whether that one is known to be gone: its process ended, or its temp file is not there.
@@ -120,8 +118,6 @@ pub enum Outcome {
     Committed { seq: u64, temp: TempId },
     /// The change is not allowed.
     Refused,
-    /// The claim is no longer current.
-    Lost,
     /// A holder found `F` gone and put its record back by asking: the caller must vacate it, and has lost.
     Resurrected,
     /// Another contender is at work, and the caller does not want to wait.
@@ -156,8 +152,8 @@ enum State {
     Doubting {
         linked: bool,
     },
-    /// `F` is being read: after a rename that did not find the temp file (`missing`), or after a call of unknown effect,
-    /// which was the link (`linked`) or the rename.
+    /// `F` is being read: after a link (`linked`) or rename that did not find the temp file (`missing`), or after one of
+    /// unknown effect.
     Confirming {
         missing: bool,
         linked: bool,
@@ -237,11 +233,14 @@ impl Ballot {
             (State::Looking, Reply::Seen { stamp, .. }) => {
                 self.seen = stamp;
                 self.passed.clear();
-                self.number = stamp.map_or(0, |stamp| stamp.seq) + 1;
+                // No count gets that far; a record may say that one did.
+                let Some(number) = stamp.map_or(0, |stamp| stamp.seq).checked_add(1) else {
+                    return self.clear(Outcome::Contended);
+                };
+                self.number = number;
                 self.write()
             }
             (State::Looking, Reply::Refused | Reply::Odd) => self.clear(Outcome::Refused),
-            (State::Looking, Reply::Lost) => self.clear(Outcome::Lost),
             (State::Looking, Reply::Failed) => self.clear(Outcome::Failed),
 
             (State::Writing, Reply::Written(temp)) => {
@@ -320,7 +319,14 @@ impl Ballot {
                 Action::Create
             }
             (State::Linking, Reply::Unsupported) => self.recheck(),
-            (State::Linking, Reply::Missing) => self.restart(),
+            // A rival disarmed us: before the link, or after one whose reply was lost.
+            (State::Linking, Reply::Missing) => {
+                self.state = State::Confirming {
+                    missing: true,
+                    linked: true,
+                };
+                Action::Recheck
+            }
             (State::Creating, Reply::Done) => self.rename(),
             (State::Linking | State::Creating, Reply::Failed) => self.doubt(true),
             (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(true),
@@ -387,13 +393,13 @@ impl Ballot {
     }
 
     fn pass_over(&mut self, rival: Option<TempId>) -> Action {
-        if self.passed.len() >= BOUND {
+        let (Some(next), true) = (self.number.checked_add(1), self.passed.len() < BOUND) else {
             return self.abandon(Outcome::Contended);
-        }
+        };
         let temp = self.temp();
         self.former.push(temp);
         self.passed.push((self.number, rival));
-        self.number += 1;
+        self.number = next;
         self.state = State::PassingOver;
         Action::Withdraw { temp }
     }

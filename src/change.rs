@@ -30,8 +30,12 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 pub(crate) trait Change {
     /// Whether the change is allowed on what was found.
     fn consider(&mut self, sight: &Sight) -> Consent;
-    /// The new record, under this number.
-    fn compose(&mut self, seq: u64) -> Record;
+    /// Whether the descriptor that writes the record is kept, so that a lock is to be taken on it.
+    fn keeps(&self) -> bool {
+        false
+    }
+    /// The new record, under this number. `locked`: the lock was taken.
+    fn compose(&mut self, seq: u64, locked: bool) -> Record;
     /// The last word, now that the file server has stamped the new record.
     fn confirm(&mut self, _written: &Stat) -> bool {
         true
@@ -41,7 +45,6 @@ pub(crate) trait Change {
 pub(crate) enum Consent {
     Go(Kind),
     Refuse,
-    Lost,
 }
 
 /// How a change ended, where it did not fail.
@@ -52,7 +55,6 @@ pub(crate) enum Ended {
         file: File,
     },
     Refused,
-    Lost,
     Resurrected,
     GaveWay,
 }
@@ -220,7 +222,6 @@ impl Driver<'_> {
                 Ok(Ended::Committed { seq, file })
             }
             Outcome::Refused => Ok(Ended::Refused),
-            Outcome::Lost => Ok(Ended::Lost),
             Outcome::Resurrected => Ok(Ended::Resurrected),
             Outcome::GaveWay => Ok(Ended::GaveWay),
             Outcome::Contended => Err(Error::invalid(
@@ -315,7 +316,6 @@ impl Driver<'_> {
                 self.seen(&sight)
             }
             Consent::Refuse => Reply::Refused,
-            Consent::Lost => Reply::Lost,
         };
         self.sight = Some(sight);
         reply
@@ -339,7 +339,6 @@ impl Driver<'_> {
 
     fn write(&mut self, seq: u64) -> Reply {
         let site = self.site;
-        let bytes = self.change.compose(seq).print();
         let like = self.sight.as_ref().and_then(|sight| sight.stat);
         let fs = &*site.judge.fs;
         // A few tries: another process of this pid may, once in four thousand million, have had the same number.
@@ -355,18 +354,29 @@ impl Driver<'_> {
                 }
                 Ok(file) => file,
             };
-            let written = fs
-                .write_at(&file, &bytes, 0)
-                .map_err(|error| ("write the temp file", error))
-                .and_then(|()| fs.sync(&file).map_err(|error| ("sync the temp file", error)))
-                .and_then(|()| fs.stat_file(&file).map_err(|error| ("stat the temp file", error)));
+            // Taken before anybody can see the record. Where the filesystem has no locks, none is promised.
+            let locked = self.change.keeps() && fs.lock(&file).is_ok();
+            let bytes = self.change.compose(seq, locked).print();
+            // Nothing is published that could not be read back, as a count too large or JSON too deep.
+            let readable = Record::parse(&bytes)
+                .map_err(|flaw| Error::invalid(&site.path, format!("the record cannot be written: {flaw}")));
+            let written = readable
+                .and_then(|_| {
+                    fs.write_at(&file, &bytes, 0)
+                        .map_err(Error::io("write the temp file", &path))
+                })
+                .and_then(|()| fs.sync(&file).map_err(Error::io("sync the temp file", &path)))
+                .and_then(|()| fs.stat_file(&file).map_err(Error::io("stat the temp file", &path)));
             let reply = match written {
                 Ok(stat) if self.change.confirm(&stat) => {
                     (self.file, self.written) = (Some(file), Some(stat));
                     return Reply::Written(id);
                 }
                 Ok(_) => Reply::Refused,
-                Err((operation, error)) => self.fail(operation, &path, error),
+                Err(error) => {
+                    self.failure.get_or_insert(error);
+                    Reply::Failed
+                }
             };
             let _ = fs.unlink(&path);
             return reply;

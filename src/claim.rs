@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::ballot::{Ballot, Kind};
 use crate::change::{Change, Consent, Ended, Site};
@@ -12,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts};
 use crate::fs::Stat;
 use crate::identity::{FOREIGN_PROC, Process};
-use crate::lease::Lease;
+use crate::lease::{Holder, Lease};
 use crate::names::LONGEST_COMPANION;
-use crate::observe::{Judge, Sight, Watch, payload};
-use crate::owner::{FORMAT, OwnerLine, Pid, SHORTEST_TTL};
+use crate::observe::{Judge, Sight, Watch, directory, payload};
+use crate::owner::{FORMAT, Keeper, LOCK, OwnerLine, Pid, SHORTEST_TTL};
 use crate::platform::{self, ExitWatch};
 use crate::record::{LARGEST, Record};
 use crate::run_state::RunState;
@@ -24,6 +25,12 @@ use crate::verdict::{Effect, Judgement, Reason, Verdict};
 
 /// The longest file name that filesystems in use take.
 const NAME_MAX: usize = 255;
+
+/// The field of the run state that keeps the last starts.
+const STARTS: &str = "starts";
+
+/// Starts that a record keeps.
+const MOST_STARTS: usize = 1000;
 
 /// Between two looks of a waiting claim: from here …
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
@@ -58,6 +65,9 @@ pub struct Claim {
     accept_in_doubt: bool,
     give_way: bool,
     binds: Option<String>,
+    budget: Option<Budget>,
+    keeper: Option<Process>,
+    command: Option<String>,
     state: RunState,
     on_wait: Option<OnWait>,
 }
@@ -84,6 +94,9 @@ impl Claim {
             accept_in_doubt: false,
             give_way: false,
             binds: None,
+            budget: None,
+            keeper: None,
+            command: None,
             state: RunState::default(),
             on_wait: None,
         }
@@ -134,10 +147,33 @@ impl Claim {
         self
     }
 
+    /// Refuses with [`Error::BudgetSpent`] when the lease has been claimed this often on this host within the time, so
+    /// that a loop of respawns cannot go wild. The record keeps the last starts; claims without a budget do not count.
+    pub fn budget(mut self, starts: u32, within: Duration) -> Self {
+        self.budget = Some(Budget { starts, within });
+        self
+    }
+
+    /// Names a supervisor of this host that ends with or after the owner: the record stays held until it has ended.
+    pub(crate) fn keeper(mut self, keeper: Process) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
     /// Sets a field of the run state.
     pub fn set(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.state.set(key, value);
         self
+    }
+
+    /// The command line to show to people, where the owner's own does not tell it yet.
+    pub(crate) fn command(mut self, line: String) -> Self {
+        self.command = Some(line);
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Looks from there instead of from this process over real files.
@@ -157,7 +193,7 @@ impl Claim {
     /// # Errors
     /// [`Error::Refused`] with the judgement when somebody holds it or it cannot be told, [`Error::InDoubt`] when the
     /// predecessor's action is in doubt, [`Error::TimedOut`] when the wait ran out, [`Error::GaveWay`] when asked to,
-    /// [`Error::Invalid`] for a request that cannot be carried out, [`Error::Io`] when the filesystem fails. Unless the
+    /// [`Error::BudgetSpent`], [`Error::Invalid`] for a request that cannot be carried out, [`Error::Io`] when the filesystem fails. Unless the
     /// error is [`Error::Uncertain`], the record is as it was.
     pub fn take(self) -> Result<Lease> {
         let site = Site::new(self.judge, &self.path)?;
@@ -173,11 +209,20 @@ impl Claim {
             return Err(Error::invalid(&site.path, FOREIGN_PROC));
         }
         let process = self.owner.map_or_else(Process::current, Process::of)?;
-        let owner = owner_line(&site, &process, self.ttl, self.binds)?;
+        let mut owner = owner_line(&site, &process, self.ttl, self.binds)?;
+        owner.keeper = self.keeper.map(|keeper| Keeper {
+            pid: keeper.pid,
+            start: keeper.start,
+            extra: Map::new(),
+        });
+        owner.cmd = self.command.or(owner.cmd);
+        let stays = self.owner.is_none() || self.keeper.is_some();
         let mut candidate = Candidate {
             site: &site,
             take_lapsed: self.take_lapsed,
             accept_in_doubt: self.accept_in_doubt,
+            budget: self.budget,
+            keeps: stays && platform::lock_reach(directory(&site.path)).is_seen_by_all(),
             record: Record {
                 owner,
                 state: self.state,
@@ -187,6 +232,8 @@ impl Claim {
             watch: Watch::default(),
             began: Duration::ZERO,
             verdict: None,
+            spent_until: None,
+            starts: Vec::new(),
         };
         candidate.record.owner.seq = u64::MAX;
         if candidate.record.print().len() > LARGEST {
@@ -212,11 +259,16 @@ impl Claim {
                         .stat_file(&file)
                         .map_or(Duration::ZERO, |stat| stat.changed);
                     site.sweep(seq, now);
-                    let epoch = candidate.epoch;
-                    return Ok(Lease::new(site, token, epoch));
+                    let (epoch, renewed) = (candidate.epoch, candidate.began);
+                    return Ok(Lease::new(
+                        Holder::at(site, token),
+                        epoch,
+                        renewed,
+                        stays.then_some(file),
+                    ));
                 }
                 Ended::GaveWay => return Err(Error::GaveWay { path: self.path }),
-                Ended::Refused | Ended::Lost | Ended::Resurrected => candidate.refusal(),
+                Ended::Refused | Ended::Resurrected => candidate.refusal(),
             };
             queue.pause(refusal)?;
             // A claim's token names one try, so that a commit of this try can be told from every other.
@@ -264,7 +316,7 @@ fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Opti
         since: Some(timestamp()),
         ttl,
         lock: None,
-        cmd: platform::command_line(process.pid).map(|line| line.chars().take(256).collect()),
+        cmd: platform::command_line(process.pid),
         adopted: binds.is_some().then_some(true),
         binds,
         ended: None,
@@ -282,17 +334,45 @@ struct Candidate<'a> {
     site: &'a Site,
     take_lapsed: bool,
     accept_in_doubt: bool,
+    budget: Option<Budget>,
+    /// Whether the descriptor that writes the record is kept, with a lock that all who see the record can see.
+    keeps: bool,
     record: Record,
     /// The fencing number of the new claim: above any that was seen.
     epoch: u64,
     watch: Watch,
     began: Duration,
     verdict: Option<(Judgement, Facts, Option<Duration>)>,
+    /// When a spent budget allows the next start, by the clock.
+    spent_until: Option<Duration>,
+    /// Earlier starts of this boot that the budget still counts, and those of other boots.
+    starts: Vec<Start>,
+}
+
+/// At most so many starts within a time.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    starts: u32,
+    within: Duration,
+}
+
+/// A start that a budget counts: milliseconds of CLOCK_BOOTTIME in a boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Start {
+    boot: Option<String>,
+    at: u64,
 }
 
 impl Candidate<'_> {
     fn refusal(&mut self) -> Error {
         let (judgement, ..) = self.verdict.take().expect("a refusal follows a look");
+        if let Some(until) = self.spent_until.take() {
+            let again_in = until.saturating_sub(self.site.judge.clock.now());
+            return Error::BudgetSpent {
+                path: self.site.path.clone(),
+                again_in,
+            };
+        }
         if self.is_in_doubt(&judgement) && self.admits(&judgement).is_some() {
             Error::InDoubt(Box::new(judgement))
         } else {
@@ -308,6 +388,46 @@ impl Candidate<'_> {
         }
     }
 
+    /// Whether the budget allows one more start now; if so, it is counted.
+    fn affords(&mut self, record: Option<&Record>) -> bool {
+        let Some(budget) = self.budget else { return true };
+        let boot = self.site.judge.host.observer.boot.clone();
+        let now = self.site.judge.clock.now();
+        let known = record
+            .and_then(|record| record.state.fields().get(STARTS))
+            .cloned()
+            .unwrap_or_default();
+        // A list that is none was not written by a claim, and counts nothing.
+        self.starts = serde_json::from_value(known).unwrap_or_default();
+        let within = |start: &Start| Duration::from_millis(start.at) + budget.within;
+        self.starts.retain(|start| start.boot != boot || within(start) > now);
+        let here: Vec<Duration> = self
+            .starts
+            .iter()
+            .filter(|start| start.boot == boot)
+            .map(within)
+            .collect();
+        let room = budget
+            .starts
+            .saturating_sub(u32::try_from(here.len()).unwrap_or(u32::MAX));
+        if room == 0 {
+            // The next start is allowed when so many have passed that one fewer than the budget is left.
+            self.spent_until = here
+                .get(here.len().saturating_sub(budget.starts as usize))
+                .copied()
+                .or(Some(now));
+            return false;
+        }
+        self.starts.push(Start {
+            boot,
+            at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        });
+        // Other hosts' starts are theirs to count; a bound on how many of them are carried along.
+        let surplus = self.starts.len().saturating_sub(MOST_STARTS);
+        self.starts.drain(..surplus);
+        true
+    }
+
     fn is_in_doubt(&self, judgement: &Judgement) -> bool {
         judgement.effect == Effect::InDoubt && !self.accept_in_doubt
     }
@@ -320,6 +440,7 @@ impl Change for Candidate<'_> {
         self.began = clock.now();
         let (judgement, facts) = self.site.judge.weigh(&self.site.path, sight, lease);
         let kind = self.admits(&judgement).filter(|_| !self.is_in_doubt(&judgement));
+        let kind = kind.filter(|_| self.affords(sight.content.as_deref().ok()));
         if let Ok(record) = &sight.content {
             self.epoch = self.epoch.max(record.owner.epoch.saturating_add(1));
         }
@@ -327,8 +448,16 @@ impl Change for Candidate<'_> {
         kind.map_or(Consent::Refuse, Consent::Go)
     }
 
-    fn compose(&mut self, seq: u64) -> Record {
+    fn keeps(&self) -> bool {
+        self.keeps
+    }
+
+    fn compose(&mut self, seq: u64, locked: bool) -> Record {
         self.record.owner.seq = seq;
+        self.record.owner.lock = locked.then(|| LOCK.to_owned());
+        if self.budget.is_some() {
+            self.record.state.set(STARTS, json!(self.starts));
+        }
         self.record.owner.epoch = self.epoch;
         self.record.beat = beat(self.site.judge.clock.now(), 0);
         self.record.clone()

@@ -30,6 +30,13 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// What stands at the path is no record of this format.
+    NotARecord {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        why: String,
+    },
     /// A claim was refused; the judgement says who holds the lease or why it cannot be told.
     Refused(Box<Judgement>),
     /// A claim was refused since the predecessor noted an intent and no outcome: its action may have happened.
@@ -45,6 +52,13 @@ pub enum Error {
     GaveWay {
         /// The record.
         path: PathBuf,
+    },
+    /// The lease has been started as often as its budget allows.
+    BudgetSpent {
+        /// The record.
+        path: PathBuf,
+        /// In how long it may be started again.
+        again_in: Duration,
     },
     /// The wait ran out; the judgement is the last one.
     TimedOut {
@@ -92,6 +106,7 @@ impl fmt::Display for Error {
             } => write!(f, "cannot {operation} {}: {source}", path.display()),
             Self::Uncertain(cause) => write!(f, "it is not known whether the record was changed: {cause}"),
             Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
+            Self::NotARecord { path, why } => write!(f, "{} holds no record: {why}", path.display()),
             Self::Refused(judgement) => write!(f, "{}: {}", judgement.verdict, judgement.sentence),
             Self::InDoubt(judgement) => write!(
                 f,
@@ -101,6 +116,12 @@ impl fmt::Display for Error {
             ),
             Self::Lost { path, why } => write!(f, "the lease on {} is lost: {why}", path.display()),
             Self::GaveWay { path } => write!(f, "another claim on {} is under way", path.display()),
+            Self::BudgetSpent { path, again_in } => write!(
+                f,
+                "{} was started as often as its budget allows; the next start is allowed in {:.1} s",
+                path.display(),
+                again_in.as_secs_f64()
+            ),
             Self::TimedOut { waited, last } => write!(f, "gave up after {:.1} s: {last}", waited.as_secs_f64()),
             Self::Invalid { path, what } => write!(f, "{}: {what}", path.display()),
         }

@@ -57,6 +57,8 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn stat_file(&self, file: &File) -> io::Result<Stat>;
     /// Opens for reading: not through a link at the last component, and never waiting.
     fn open(&self, path: &Path) -> io::Result<File>;
+    /// Opens for reading and writing, in the same way.
+    fn reopen(&self, path: &Path) -> io::Result<File>;
     /// Reads the whole file, at most `limit` bytes of it.
     fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>>;
     /// Creates a file that must not exist, open for reading and writing, with the mode and group of `like`.
@@ -65,6 +67,8 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the content safe (fdatasync(2)).
     fn sync(&self, file: &File) -> io::Result<()>;
+    /// Takes an exclusive advisory lock (flock(2)) that lasts until the file is closed, without waiting.
+    fn lock(&self, file: &File) -> io::Result<()>;
     /// Creates a symbolic link, exclusively.
     fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()>;
     /// The content of a symbolic link.
@@ -96,6 +100,10 @@ impl Fs for Disk {
         platform::open(path)
     }
 
+    fn reopen(&self, path: &Path) -> io::Result<File> {
+        platform::reopen(path)
+    }
+
     fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
         // Records are small: one read finds the end of nearly all of them.
         let mut bytes = vec![0; limit.min(4096)];
@@ -118,6 +126,18 @@ impl Fs for Disk {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
+    }
+
+    fn lock(&self, file: &File) -> io::Result<()> {
+        loop {
+            // By its full name: the standard library has a method of the same name.
+            match fs4::FileExt::try_lock(file) {
+                Ok(()) => return Ok(()),
+                Err(fs4::TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(fs4::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(fs4::TryLockError::Error(error)) => return Err(error),
+            }
+        }
     }
 
     fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::facts::Observer;
 use crate::owner::Pid;
 use crate::platform;
+use crate::verdict::INITIAL_PIDNS;
 
 /// The environment variable that names the host where its own identity is weak.
 pub const HOST_ID_VARIABLE: &str = "LEASEHOLD_HOST_ID";
@@ -50,6 +51,42 @@ impl Host {
             },
             host_id_source,
         }
+    }
+
+    /// Why records that this host writes are weaker than they could be, each with the remedy.
+    pub fn weaknesses(&self) -> Vec<String> {
+        let host = &self.observer;
+        let operator = host.host_id.is_some();
+        let mut found = Vec::new();
+        let name = host.host.as_deref().unwrap_or_default();
+        if (name.is_empty() || name == "localhost" || name.starts_with("localhost.")) && !operator {
+            found.push(format!(
+                "the host name `{name}` names no host: set it, or {HOST_ID_VARIABLE}"
+            ));
+        }
+        if host.machine.is_none() && !operator {
+            found.push(format!(
+                "no machine id: after a reboot this host is not known again; see machine-id(5), or set {HOST_ID_VARIABLE}"
+            ));
+        }
+        if host.boot.is_none() {
+            found.push("no boot id: no record can be placed in a boot, and every verdict is undetermined".into());
+        }
+        if host.pidns.is_some_and(|pidns| pidns != INITIAL_PIDNS) && !operator {
+            found.push(format!(
+                "a pid namespace of its own (a container): name and machine id prove nothing here; set {HOST_ID_VARIABLE} \
+                 to something that stays with this container's place"
+            ));
+        }
+        if host.proc_is_own == Some(false) {
+            found.push(FOREIGN_PROC.into());
+        }
+        if self.host_id_source == Some("file") && platform::is_on_network(Path::new(HOST_ID_FILE)) {
+            found.push(format!(
+                "{HOST_ID_FILE} is on a network filesystem: other hosts may read the same id"
+            ));
+        }
+        found
     }
 
     /// A digest of boot and pid namespace; 0 where either is unknown.

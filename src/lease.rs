@@ -1,6 +1,7 @@
 //! Holding a lease: the guard of a program that keeps one, and what anybody with its token may do.
 
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use crate::change::{Change, Consent, Ended, Site};
 use crate::claim::{beat, claim, timestamp};
 use crate::error::{Error, Result};
 use crate::identity::Process;
-use crate::observe::{Judge, Sight};
-use crate::owner::Pid;
+use crate::observe::{Judge, Sight, directory, not_a_record};
+use crate::owner::{LOCK, Pid};
+use crate::platform;
 use crate::record::{LARGEST, Record};
 use crate::run_state::Outcome;
 use crate::token::Token;
@@ -23,6 +25,10 @@ use crate::token::Token;
 pub struct Lease {
     holder: Holder,
     epoch: u64,
+    /// When the claim, or the last renewal, began.
+    pub(crate) renewed: Duration,
+    /// The record, open and locked, while this process stays with it.
+    pub(crate) file: Option<File>,
     armed: bool,
 }
 
@@ -50,10 +56,12 @@ impl Lease {
         claim(path.as_ref())
     }
 
-    pub(crate) fn new(site: Site, token: Token, epoch: u64) -> Self {
+    pub(crate) fn new(holder: Holder, epoch: u64, renewed: Duration, file: Option<File>) -> Self {
         Self {
-            holder: Holder { site, token },
+            holder,
             epoch,
+            renewed,
+            file,
             armed: true,
         }
     }
@@ -69,25 +77,58 @@ impl Lease {
         self.holder.token
     }
 
-    /// What the token allows.
+    /// What else the token allows: the fencing check, or handing the lease over.
     pub fn holder(&self) -> &Holder {
         &self.holder
+    }
+
+    /// Renews the lease for another ttl; see [`Holder::renew`].
+    ///
+    /// # Errors
+    /// As [`Holder::renew`].
+    pub fn renew(&mut self) -> Result<Record> {
+        let began = self.holder.site.judge.clock.now();
+        let record = self.change(|record| {
+            record.beat = beat(began, record.beat);
+            Ok(())
+        })?;
+        self.renewed = began;
+        Ok(record)
+    }
+
+    /// Sets fields of the run state; see [`Holder::note`].
+    ///
+    /// # Errors
+    /// As [`Holder::renew`].
+    pub fn note<K: AsRef<str>, V: AsRef<str>>(&mut self, fields: &[(K, V)]) -> Result<Record> {
+        self.change(|record| {
+            set_fields(record, fields);
+            Ok(())
+        })
+    }
+
+    /// A change that keeps the lock: it moves to the new record's inode.
+    fn change(&mut self, edit: impl FnMut(&mut Record) -> Result<()>) -> Result<Record> {
+        let keeps = self.file.is_some() && self.holder.may_lock();
+        let (record, file) = self.holder.change(keeps, edit)?;
+        self.file = self.file.is_some().then_some(file);
+        Ok(record)
     }
 
     /// Ends the claim: the record stays, vacant, so that the fencing number goes on.
     ///
     /// # Errors
     /// As [`Holder::release`]; the guard comes back, still armed, so that the caller can try again.
-    pub fn release(mut self, outcome: Option<Outcome>) -> std::result::Result<(), Unreleased> {
+    pub fn release(mut self, outcome: Option<Outcome>) -> std::result::Result<(), Box<Unreleased>> {
         match self.holder.release(outcome) {
-            Ok(()) => {
+            Ok(_) => {
                 self.armed = false;
                 Ok(())
             }
             Err(error) => {
                 // Nothing is ours any more that a drop could release.
                 self.armed = !matches!(error, Error::Lost { .. });
-                Err(Unreleased { lease: self, error })
+                Err(Box::new(Unreleased { lease: self, error }))
             }
         }
     }
@@ -129,7 +170,8 @@ impl std::error::Error for Unreleased {
     }
 }
 
-/// What anybody who carries a claim's token may do with its record. The token is no secret; see [`Token`].
+/// What anybody who carries a claim's token may do with its record. The token is no secret; see [`Token`]. Each change
+/// gives back the record as it now stands.
 #[derive(Clone, Debug)]
 pub struct Holder {
     site: Site,
@@ -154,6 +196,19 @@ impl Holder {
             site: Site::new(judge, path.as_ref())?,
             token,
         })
+    }
+
+    pub(crate) fn at(site: Site, token: Token) -> Self {
+        Self { site, token }
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Whether a lock on the record is seen by everybody who sees the record.
+    pub(crate) fn may_lock(&self) -> bool {
+        platform::lock_reach(directory(&self.site.path)).is_seen_by_all()
     }
 
     /// The claim.
@@ -209,9 +264,9 @@ impl Holder {
     ///
     /// # Errors
     /// [`Error::Lost`] when the claim is not current, [`Error::Io`], [`Error::Uncertain`].
-    pub fn renew(&self) -> Result<()> {
+    pub fn renew(&self) -> Result<Record> {
         let now = self.site.judge.clock.now();
-        self.change(|record| {
+        self.replace(|record| {
             record.beat = beat(now, record.beat);
             Ok(())
         })
@@ -221,11 +276,9 @@ impl Holder {
     ///
     /// # Errors
     /// As [`Holder::renew`].
-    pub fn note<K: AsRef<str>, V: AsRef<str>>(&self, fields: &[(K, V)]) -> Result<()> {
-        self.change(|record| {
-            for (key, value) in fields {
-                record.state.set(key.as_ref(), value.as_ref());
-            }
+    pub fn note<K: AsRef<str>, V: AsRef<str>>(&self, fields: &[(K, V)]) -> Result<Record> {
+        self.replace(|record| {
+            set_fields(record, fields);
             Ok(())
         })
     }
@@ -234,10 +287,10 @@ impl Holder {
     ///
     /// # Errors
     /// As [`Holder::renew`]; [`Error::Invalid`] when there is no such process, or while a keeper is recorded.
-    pub fn hand_over(&self, pid: Pid) -> Result<()> {
+    pub fn hand_over(&self, pid: Pid) -> Result<Record> {
         let process = Process::of(pid)?;
         let host = &self.site.judge.host.observer;
-        self.change(|record| {
+        self.replace(|record| {
             let owner = &mut record.owner;
             if owner.keeper.is_some() {
                 return Err(Error::invalid(
@@ -251,7 +304,9 @@ impl Holder {
             owner.boot.clone_from(&host.boot);
             (owner.pidns, owner.timens) = (host.pidns, host.timens);
             (owner.pid, owner.start, owner.pidfd) = (Some(process.pid), Some(process.start), process.pidfd);
-            owner.cmd = crate::platform::command_line(pid);
+            owner.cmd = platform::command_line(pid);
+            // Whoever kept a lock was the old owner's.
+            owner.lock = None;
             Ok(())
         })
     }
@@ -260,25 +315,44 @@ impl Holder {
     ///
     /// # Errors
     /// As [`Holder::renew`].
-    pub fn release(&self, outcome: Option<Outcome>) -> Result<()> {
+    pub fn release(&self, outcome: Option<Outcome>) -> Result<Record> {
         if let Ok(record) = &self.site.look().content
             && record.owner.token == self.token
             && record.owner.ended.is_some()
         {
-            return Ok(());
+            return Ok((**record).clone());
         }
-        self.change(|record| {
+        self.end(|record| {
             if let Some(outcome) = outcome {
                 record.state.set("outcome", outcome.to_string());
             }
+        })
+    }
+
+    /// Ends the claim, with a last change of the record.
+    pub(crate) fn end(&self, mut last: impl FnMut(&mut Record)) -> Result<Record> {
+        self.replace(|record| {
+            last(record);
             record.owner.ended = Some(timestamp());
+            record.owner.lock = None;
             Ok(())
         })
     }
 
-    fn change(&self, mut edit: impl FnMut(&mut Record) -> Result<()>) -> Result<()> {
+    /// A change by somebody who does not stay with the record.
+    fn replace(&self, edit: impl FnMut(&mut Record) -> Result<()>) -> Result<Record> {
+        self.change(false, edit).map(|(record, _)| record)
+    }
+
+    /// With `keeps`, the new record is locked, and promises that.
+    pub(crate) fn change(
+        &self,
+        keeps: bool,
+        mut edit: impl FnMut(&mut Record) -> Result<()>,
+    ) -> Result<(Record, File)> {
         let mut step = HolderChange {
             holder: self,
+            keeps,
             edit: &mut edit,
             next: None,
             refused: None,
@@ -286,22 +360,20 @@ impl Holder {
         let ended = self
             .site
             .change(Ballot::new(Kind::Holder, self.token, false), &mut step)?;
-        let refused = step.refused;
+        let HolderChange { next, refused, .. } = step;
         match ended {
-            Ended::Committed { .. } => Ok(()),
+            Ended::Committed { file, .. } => Ok((next.expect("what was committed was composed"), file)),
             // The record was gone, and asking the server about it put ours back: it must not stay claimed.
             Ended::Resurrected => {
                 self.release(None)?;
                 Err(self.lost("the record was gone; a vacant one was left in its place, so that the epoch goes on"))
             }
-            Ended::Refused | Ended::Lost | Ended::GaveWay => {
-                Err(refused.expect("a holder's change is refused with the reason why"))
-            }
+            Ended::Refused | Ended::GaveWay => Err(refused.expect("a holder's change is refused with the reason why")),
         }
     }
 
     /// The record, if it is this claim's and not ended.
-    fn current<'s>(&self, sight: &'s Sight) -> Result<&'s Record> {
+    pub(crate) fn current<'s>(&self, sight: &'s Sight) -> Result<&'s Record> {
         match &sight.content {
             Ok(record) if record.owner.token != self.token => Err(self.lost(format!(
                 "the record carries another token, of epoch {}",
@@ -310,15 +382,11 @@ impl Holder {
             Ok(record) if record.owner.ended.is_some() => Err(self.lost("the claim is ended")),
             Ok(record) => Ok(record),
             Err(_) if sight.is_absent() => Err(self.lost("the record is gone")),
-            Err(facts) if facts.state == crate::facts::RecordState::Unreadable => Err(Error::Unreadable {
-                path: self.site.path.clone(),
-                why: facts.detail.clone().unwrap_or_default(),
-            }),
-            Err(facts) => Err(self.lost(facts.detail.clone().unwrap_or_default())),
+            Err(facts) => Err(not_a_record(&self.site.path, facts)),
         }
     }
 
-    fn lost(&self, why: impl Into<String>) -> Error {
+    pub(crate) fn lost(&self, why: impl Into<String>) -> Error {
         Error::Lost {
             path: self.site.path.clone(),
             why: why.into(),
@@ -326,8 +394,15 @@ impl Holder {
     }
 }
 
+fn set_fields<K: AsRef<str>, V: AsRef<str>>(record: &mut Record, fields: &[(K, V)]) {
+    for (key, value) in fields {
+        record.state.set(key.as_ref(), value.as_ref());
+    }
+}
+
 struct HolderChange<'a> {
     holder: &'a Holder,
+    keeps: bool,
     edit: &'a mut dyn FnMut(&mut Record) -> Result<()>,
     next: Option<Record>,
     refused: Option<Error>,
@@ -353,18 +428,24 @@ impl Change for HolderChange<'_> {
                 Consent::Go(Kind::Holder)
             }
             Err(error) => {
-                let lost = matches!(error, Error::Lost { .. });
                 self.refused = Some(error);
-                if lost { Consent::Lost } else { Consent::Refuse }
+                Consent::Refuse
             }
         }
     }
 
-    fn compose(&mut self, seq: u64) -> Record {
+    fn keeps(&self) -> bool {
+        self.keeps
+    }
+
+    fn compose(&mut self, seq: u64, locked: bool) -> Record {
         let record = self
             .next
             .as_mut()
             .expect("a record is composed after a look allowed it");
+        if self.keeps {
+            record.owner.lock = locked.then(|| LOCK.to_owned());
+        }
         record.owner.seq = seq;
         record.clone()
     }

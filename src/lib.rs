@@ -24,21 +24,29 @@
 //!
 //! The pure parts ([`verdict`], [`ballot`], [`Record`]) do no I/O; [`fs::Fs`] is the only door to the disk.
 
+mod advice;
 pub mod ballot;
 mod change;
 mod claim;
 pub mod clock;
+pub mod deadline;
 mod error;
 pub mod facts;
 pub mod fs;
+mod heart;
 pub mod identity;
+pub mod key;
 mod lease;
+pub mod mount;
 pub mod names;
 mod observe;
 mod owner;
 mod platform;
 mod record;
+mod run;
 mod run_state;
+#[cfg(target_os = "linux")]
+mod supervise;
 mod token;
 pub mod verdict;
 
@@ -49,6 +57,7 @@ pub use lease::{Holder, Lease, Unreleased};
 pub use observe::{Judge, KernelTable, ProcessTable, judge, resolve};
 pub use owner::{FORMAT, Keeper, OwnerLine, Pid, SHORTEST_TTL};
 pub use record::{Flaw, LARGEST, Record};
+pub use run::{Descendants, Ending, Report, Run};
 pub use run_state::{Outcome, RunState};
 pub use token::{BadToken, Token};
 pub use verdict::{Judgement, Reason, Verdict};

@@ -1,3 +1,7 @@
-fn main() {
-    println!("hi");
+//! The command `leasehold`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
 }

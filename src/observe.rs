@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::ballot::Stamp;
 use crate::clock::{BootClock, Clock};
+use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
 use crate::fs::{Disk, Fs, Kind, Stat};
 use crate::identity::Host;
@@ -113,6 +114,19 @@ impl Judge {
         &self.host
     }
 
+    /// Reads a record without judging it; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] when it cannot be read, [`Error::NotARecord`] when it is something else.
+    pub fn read(&self, path: &Path) -> Result<Option<Record>> {
+        let sight = look(&*self.fs, path);
+        match sight.content {
+            Ok(record) => Ok(Some(*record)),
+            Err(facts) if facts.state == RecordState::Absent => Ok(None),
+            Err(facts) => Err(not_a_record(path, &facts)),
+        }
+    }
+
     /// Looks once and judges. The facts can be saved and judged again elsewhere.
     pub fn judge(&self, path: &Path) -> (Judgement, Facts) {
         self.weigh(path, &look(&*self.fs, path), LeaseFacts::default())
@@ -164,6 +178,16 @@ impl Judge {
     }
 }
 
+/// Why what was found is no record that could be read.
+pub(crate) fn not_a_record(path: &Path, facts: &RecordFacts) -> Error {
+    let why = facts.detail.clone().unwrap_or_else(|| "it names no host".into());
+    let path = path.to_owned();
+    match facts.state {
+        RecordState::Unreadable => Error::Unreadable { path, why },
+        _ => Error::NotARecord { path, why },
+    }
+}
+
 /// Whether the record's stamp lies clearly after this host's boot by this host's clock. Only asked of records of
 /// another boot; a claim, which has a stamp of the same filesystem to compare with, asks again exactly.
 fn changed_since_boot(record: &RecordFacts, boot: &Option<String>, sight: &Sight) -> Option<bool> {
@@ -179,7 +203,7 @@ fn changed_since_boot(record: &RecordFacts, boot: &Option<String>, sight: &Sight
 #[derive(Clone, Debug)]
 pub(crate) struct Sight {
     /// The record, or why there is none.
-    pub content: Result<Box<Record>, Box<RecordFacts>>,
+    pub content: std::result::Result<Box<Record>, Box<RecordFacts>>,
     /// The file, where there is one.
     pub stat: Option<Stat>,
 }

@@ -13,6 +13,9 @@ pub const FORMAT: u64 = 1;
 /// The shortest ttl that a record may carry, in seconds.
 pub const SHORTEST_TTL: u64 = 5;
 
+/// The kind of lock that a holder keeps on its record: flock(2).
+pub(crate) const LOCK: &str = "flock";
+
 /// A process id that may be passed to a system call: `1..=i32::MAX`.
 ///
 /// `kill(2)` gives 0 and negative numbers meanings of their own (process groups, everybody), so they are refused where

@@ -1,5 +1,8 @@
 //! Linux.
 
+#[path = "child.rs"]
+pub(crate) mod child;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,10 +18,39 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::facts::ProcessFacts;
 use crate::fs::{Kind, Stat};
+use crate::mount::{self, LockReach};
 use crate::owner::Pid;
 
 /// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
 const PIDFS_MAGIC: i64 = 0x5049_4446;
+
+/// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, AFS, 9p, FUSE (sshfs).
+const NETWORK_MAGIC: [u32; 9] = [
+    0x6969,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x00c3_6400,
+    0x5346_414f,
+    0x0102_1997,
+    0x6573_5546,
+];
+
+pub(super) fn is_on_network(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|found| NETWORK_MAGIC.contains(&(found.f_type as u32)))
+}
+
+pub(super) fn lock_reach(dir: &Path) -> LockReach {
+    if !is_on_network(dir) {
+        return LockReach::Local;
+    }
+    let (Ok(stat), Ok(mountinfo)) = (rustix::fs::stat(dir), std::fs::read_to_string("/proc/self/mountinfo")) else {
+        return LockReach::Unknown;
+    };
+    let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    mount::find(&mountinfo, device).map_or(LockReach::Unknown, |mount| mount.lock_reach())
+}
 
 pub(super) fn machine_id() -> Option<String> {
     read_small("/etc/machine-id")
@@ -138,6 +170,7 @@ fn leader_by_status(pid: Pid) -> Option<bool> {
 #[derive(Debug, PartialEq, Eq)]
 struct ProcStat {
     state: char,
+    parent: i32,
     threads: u64,
     start: u64,
 }
@@ -157,9 +190,15 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcStat> {
     let end = bytes.iter().rposition(|&byte| byte == b')')?;
     let mut fields = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    let threads = fields.nth(16)?.parse().ok()?;
+    let parent = fields.next()?.parse().ok()?;
+    let threads = fields.nth(15)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
-    Some(ProcStat { state, threads, start })
+    Some(ProcStat {
+        state,
+        parent,
+        threads,
+        start,
+    })
 }
 
 pub(super) fn command_line(pid: Pid) -> Option<String> {
@@ -190,7 +229,15 @@ impl ExitWatch {
 }
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    open_as(path, OFlags::RDONLY)
+}
+
+pub(super) fn reopen(path: &Path) -> io::Result<File> {
+    open_as(path, OFlags::RDWR)
+}
+
+fn open_as(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
     Ok(file.into())
 }
@@ -321,6 +368,7 @@ mod tests {
                 parse_stat(line.as_bytes()),
                 Some(ProcStat {
                     state: 'S',
+                    parent: 1,
                     threads: 3,
                     start: 181_470
                 }),

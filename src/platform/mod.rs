@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::facts::ProcessFacts;
 use crate::fs::Stat;
+use crate::mount::LockReach;
 use crate::owner::Pid;
 
 #[cfg(target_os = "linux")]
@@ -24,6 +25,8 @@ mod other;
 use other as os;
 
 pub(crate) use os::ExitWatch;
+#[cfg(target_os = "linux")]
+pub(crate) use os::child;
 
 /// 128 bits from the kernel's generator.
 pub(crate) fn random() -> u128 {
@@ -77,14 +80,19 @@ pub(crate) fn probe(pid: Pid, pidfd: bool) -> ProcessFacts {
     os::probe(pid, pidfd)
 }
 
-/// The command line of a process, for people only.
+/// The beginning of a process's command line, for people only.
 pub(crate) fn command_line(pid: Pid) -> Option<String> {
-    os::command_line(pid)
+    os::command_line(pid).map(|line| line.chars().take(256).collect())
 }
 
 /// Opens a record for reading: never follows a link at the last component, never waits for a FIFO's other end.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     os::open(path)
+}
+
+/// Opens a record for reading and writing, as [`open`] does.
+pub(crate) fn reopen(path: &Path) -> io::Result<File> {
+    os::reopen(path)
 }
 
 /// Creates a file that must not exist, for reading and writing, with exactly this mode and group where given, and
@@ -116,6 +124,16 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
 /// Creates a symbolic link that holds `target`.
 pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     os::symlink(target, link)
+}
+
+/// How far an advisory lock on a file in this directory reaches. Reads mountinfo only on filesystems that hosts share.
+pub(crate) fn lock_reach(dir: &Path) -> LockReach {
+    os::lock_reach(dir)
+}
+
+/// Whether a file lies on a filesystem that other hosts may see too; `false` where that cannot be told.
+pub(crate) fn is_on_network(path: &Path) -> bool {
+    os::is_on_network(path)
 }
 
 /// Whether an error says that this filesystem does not have the call at all.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::facts::ProcessFacts;
 use crate::fs::{Kind, Stat};
+use crate::mount::LockReach;
 use crate::owner::Pid;
 
 pub(super) fn machine_id() -> Option<String> {
@@ -31,6 +32,14 @@ pub(super) fn proc_is_own() -> Option<bool> {
 pub(super) fn since_boot() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
+}
+
+pub(super) fn is_on_network(_path: &Path) -> bool {
+    false
+}
+
+pub(super) fn lock_reach(_dir: &Path) -> LockReach {
+    LockReach::Unknown
 }
 
 pub(super) fn uid() -> Option<u32> {
@@ -62,6 +71,10 @@ impl ExitWatch {
 pub(super) fn open(path: &Path) -> io::Result<File> {
     // The caller has looked at the kind of file just before.
     OpenOptions::new().read(true).open(path)
+}
+
+pub(super) fn reopen(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 pub(super) fn create(path: &Path, _like: Option<&Stat>) -> io::Result<File> {

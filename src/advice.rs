@@ -1,0 +1,83 @@
+//! What to do next, in words: for each reason one honest way on.
+
+use crate::facts::RecordFacts;
+use crate::verdict::{Effect, Judgement, Reason, Verdict};
+
+impl Judgement {
+    /// What to do next about the record at `path`.
+    pub fn next(&self, path: &str) -> String {
+        let way = way(self, path);
+        match self.effect {
+            Effect::InDoubt => format!(
+                "{way}; its action `{}` may or may not have happened: find out before it is run again",
+                self.owner.intent.as_deref().unwrap_or_default()
+            ),
+            _ => way,
+        }
+    }
+}
+
+fn way(judgement: &Judgement, path: &str) -> String {
+    let owner = &judgement.owner;
+    let there = there(owner);
+    match judgement.reason {
+        Reason::ProcessRunning => format!("wait for process {} to end or release it (claim --wait)", pid(owner)),
+        Reason::KeeperRunning => "wait: the supervisor ends what the owner left, then the record is free".into(),
+        Reason::ServerAttested => format!("wait, or ask its host: {}", ask(owner, path)),
+        Reason::NoRecord | Reason::Ended => "claim it".into(),
+        Reason::NotRenewed => {
+            format!("claim with --take-lapsed if the owner's own terms may end it; {there} may still be running it")
+        }
+        Reason::ForeignHost
+        | Reason::IdentityConflict
+        | Reason::OtherTimeNamespace
+        | Reason::NoPidNamespace
+        | Reason::NoStartTime => match owner.ttl {
+            Some(ttl) => format!(
+                "ask its host: {}; or watch whether it lapses: leasehold judge --observe {}s {path}",
+                ask(owner, path),
+                crate::verdict::lapse_after(ttl).as_secs() + 2
+            ),
+            None => format!("ask its host: {}", ask(owner, path)),
+        },
+        Reason::OtherPidNamespace => {
+            format!(
+                "judge it inside the container that wrote it: process {} there",
+                pid(owner)
+            )
+        }
+        Reason::StartUnreadable => {
+            "judge it as the owner's user or as root, in a pid namespace that has its own /proc without hidepid".into()
+        }
+        Reason::NoHost => {
+            format!(
+                "find out by hand on every host that shares this directory whether process {} is meant",
+                pid(owner)
+            )
+        }
+        Reason::NoBoot => format!("look on {there} by hand for process {}", pid(owner)),
+        Reason::PayloadMismatch => "look which of the two pids is right; another program wrote the pid file".into(),
+        Reason::Empty | Reason::Torn => {
+            "look again in a moment; if it stays, its writer crashed or does not replace files whole".into()
+        }
+        Reason::Malformed => "look at the file: it is not a record of this tool".into(),
+        Reason::Symlink => "name the file that the link points to, if that is meant".into(),
+        Reason::NotAFile | Reason::TooLarge => "name another path: this is not a record".into(),
+        Reason::NewerFormat => "use the newer version of leasehold that wrote it".into(),
+        Reason::Unreadable => "look at the filesystem and its permissions; nothing is known about the record".into(),
+        _ if judgement.verdict == Verdict::Dead => "claim it: the new owner gets the next epoch".into(),
+        _ => "look at it by hand".into(),
+    }
+}
+
+fn there(owner: &RecordFacts) -> &str {
+    owner.host.as_deref().unwrap_or("its host")
+}
+
+fn pid(owner: &RecordFacts) -> String {
+    owner.pid.as_ref().map_or_else(|| "?".into(), ToString::to_string)
+}
+
+fn ask(owner: &RecordFacts, path: &str) -> String {
+    format!("ssh {} leasehold judge {path}", there(owner))
+}

@@ -1,0 +1,108 @@
+//! `leasehold claim`
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold::{Claim, Pid};
+
+use super::exit::Exit;
+use super::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  token=$(leasehold claim run/bridge.lease --owner $$) || exit
+  token=$(leasehold claim thread-7.lease --owner $$ --ttl 60s --wait 2m --take-lapsed)
+  leasehold claim run/x.pid.lease --owner \"$pid\" --binds x.pid --set phase=serving
+
+The owner is always named: the process that does the work and whose end frees the lease. $$ is the shell that runs the
+script. A lease without --ttl never lapses; with one, its owner has to `renew` it, and others may --take-lapsed it.
+A single look cannot tell a lapse: --take-lapsed needs a --wait longer than the owner's ttl.
+
+Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt ·
+      64 usage · 74 the filesystem failed · 75 the wait ran out";
+
+/// Take a lease, and print the token that names the claim
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The record; a file of its own, in an existing directory
+    path: PathBuf,
+    /// The process of this host that shall hold the lease
+    #[arg(long, value_name = "PID", value_parser = super::pid)]
+    owner: Pid,
+    /// Let others take the lease when it is not renewed for this long (5s or more)
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    admission: Admission,
+    /// Hold only while this pid file, which other programs read, names the owner
+    #[arg(long, value_name = "FILE")]
+    binds: Option<String>,
+    /// Print a JSON object instead of the token
+    #[arg(long)]
+    json: bool,
+}
+
+/// When a lease may be taken, and with what.
+#[derive(clap::Args)]
+pub(crate) struct Admission {
+    /// Wait for at most this long until the lease can be taken
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    wait: Option<Duration>,
+    /// Take a lease that its owner did not renew within its own ttl; the owner may still run
+    #[arg(long)]
+    take_lapsed: bool,
+    /// Take the lease although the last owner's action may or may not have happened
+    #[arg(long)]
+    accept_in_doubt: bool,
+    /// End with 5 when another claim is just under way, instead of outlasting it
+    #[arg(long)]
+    give_way: bool,
+    /// Set a field of the run state
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::field)]
+    set: Vec<(String, String)>,
+}
+
+impl Admission {
+    /// Adds these options to a claim on `path`.
+    pub(crate) fn apply(self, mut claim: Claim, path: &Path) -> Claim {
+        for (key, value) in self.set {
+            claim = claim.set(key, value);
+        }
+        let path = path.to_owned();
+        claim
+            .wait(self.wait.unwrap_or_default())
+            .take_lapsed(self.take_lapsed)
+            .accept_in_doubt(self.accept_in_doubt)
+            .give_way(self.give_way)
+            .on_wait(move |judgement| eprint!("leasehold: waiting for {}", text::paragraph(judgement, &path)))
+    }
+}
+
+pub(crate) fn run(args: Args) -> Exit {
+    let mut claim = args
+        .admission
+        .apply(Claim::new(&args.path).owner(args.owner), &args.path);
+    if let Some(ttl) = args.ttl {
+        claim = claim.ttl(ttl);
+    }
+    if let Some(file) = args.binds {
+        claim = claim.binds(file);
+    }
+    match claim.take() {
+        Ok(lease) => {
+            let epoch = lease.epoch();
+            let token = lease.leave().to_string();
+            if args.json {
+                let mut object = text::path_json(&args.path);
+                object.insert("token".into(), token.into());
+                object.insert("epoch".into(), epoch.into());
+                text::print(&format!("{}\n", serde_json::Value::from(object)));
+            } else {
+                text::print(&format!("{token}\n"));
+            }
+            Exit::Done
+        }
+        Err(error) => super::fail(&error, &args.path, args.json),
+    }
+}

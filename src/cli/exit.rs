@@ -1,0 +1,67 @@
+//! Exit codes: one table for all verbs, and the one place where errors become codes.
+
+use std::process::ExitCode;
+
+use leasehold::{Error, Verdict};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done; for judge: held.
+    Done = 0,
+    /// Verified dead. No verb but judge ends with it.
+    Dead = 1,
+    Undetermined = 2,
+    Free = 3,
+    Lapsed = 4,
+    HeldByAnother = 5,
+    Lost = 6,
+    InDoubt = 7,
+    /// sysexits.h EX_USAGE
+    Usage = 64,
+    /// sysexits.h EX_SOFTWARE
+    Bug = 70,
+    /// sysexits.h EX_IOERR
+    Io = 74,
+    /// sysexits.h EX_TEMPFAIL
+    TimedOut = 75,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<Verdict> for Exit {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Held => Self::Done,
+            Verdict::Dead => Self::Dead,
+            Verdict::Undetermined => Self::Undetermined,
+            Verdict::Free => Self::Free,
+            Verdict::Lapsed => Self::Lapsed,
+        }
+    }
+}
+
+impl From<&Error> for Exit {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Refused(judgement) => match judgement.verdict {
+                Verdict::Held => Self::HeldByAnother,
+                Verdict::Lapsed => Self::Lapsed,
+                // A dead or free record is not refused; should a race make it look so, nothing is told from here.
+                Verdict::Undetermined | Verdict::Dead | Verdict::Free => Self::Undetermined,
+            },
+            Error::NotARecord { .. } => Self::Undetermined,
+            Error::InDoubt(_) => Self::InDoubt,
+            Error::Lost { .. } => Self::Lost,
+            Error::GaveWay { .. } => Self::HeldByAnother,
+            Error::TimedOut { .. } | Error::BudgetSpent { .. } => Self::TimedOut,
+            Error::Invalid { .. } => Self::Usage,
+            Error::Io { .. } | Error::Unreadable { .. } | Error::Uncertain(_) => Self::Io,
+            // The enum may grow; a command that does not know an error must not make one up.
+            _ => Self::Bug,
+        }
+    }
+}

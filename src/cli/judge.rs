@@ -1,0 +1,133 @@
+//! `leasehold judge`
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold::facts::RecordState;
+use leasehold::{Facts, Judge, Judgement};
+
+use super::exit::Exit;
+use super::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold judge run/bridge.lease && echo 'still held'
+  leasehold judge run/*.lease | awk -F'\\t' '$1 == \"dead\" { print $5 }'
+  leasehold judge thread-7.lease --observe 70s      # can tell a lapse
+  leasehold judge odd.lease --save-facts facts.json # then anywhere: judge --replay facts.json
+
+A line a path, tab separated: verdict, reason, host, pid, path; `-` for what is not known. On a terminal, a paragraph.
+Judging changes nothing on disk.
+
+Exit with one path: 0 held · 1 dead · 2 undetermined · 3 free · 4 lapsed
+With several: 0 when all could be read, 74 otherwise";
+
+/// Judge records: held, dead, lapsed, free, or undetermined with the reason
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The records
+    #[arg(required_unless_present_any = ["stdin0", "replay"])]
+    paths: Vec<PathBuf>,
+    /// Read more paths from standard input, each ended by a NUL byte
+    #[arg(long)]
+    stdin0: bool,
+    /// Save what was found out about the record as JSON, to be judged again elsewhere
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["replay", "stdin0"])]
+    save_facts: Option<PathBuf>,
+    /// Judge saved facts instead of a record
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "stdin0", "observe"])]
+    replay: Option<PathBuf>,
+    /// Watch for at most this long whether the owner renews the lease
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    observe: Option<Duration>,
+    /// Print one JSON object a path
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Exit {
+    match judge(&args) {
+        Ok(exit) => exit,
+        Err(message) => {
+            eprintln!("leasehold: {message}");
+            Exit::Io
+        }
+    }
+}
+
+fn judge(args: &Args) -> Result<Exit, String> {
+    if let Some(file) = &args.replay {
+        let bytes = std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", text::path(file)))?;
+        let facts: Facts = match serde_json::from_slice(&bytes) {
+            Ok(facts) => facts,
+            Err(error) => {
+                eprintln!("leasehold: {} holds no facts: {error}", text::path(file));
+                return Ok(Exit::Usage);
+            }
+        };
+        let judgement = leasehold::verdict::judge(&facts);
+        report(args, &judgement, file);
+        return Ok(judgement.verdict.into());
+    }
+    let mut paths = args.paths.clone();
+    if args.stdin0 {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut bytes);
+        read.map_err(|error| format!("cannot read standard input: {error}"))?;
+        paths.extend(
+            bytes
+                .split(|byte| *byte == 0)
+                .filter(|name| !name.is_empty())
+                .map(from_bytes),
+        );
+    }
+    if args.save_facts.is_some() && paths.len() != 1 {
+        eprintln!("leasehold: --save-facts takes one path at a time");
+        return Ok(Exit::Usage);
+    }
+    let here = Judge::here();
+    let mut all_read = true;
+    let mut last = Exit::Done;
+    for path in &paths {
+        let (judgement, facts) = match args.observe {
+            Some(time) => here.observe(path, time),
+            None => here.judge(path),
+        };
+        if let Some(file) = &args.save_facts {
+            let json = serde_json::to_string_pretty(&facts).map_err(|error| error.to_string())?;
+            std::fs::write(file, json + "\n").map_err(|error| format!("cannot write {}: {error}", text::path(file)))?;
+        }
+        report(args, &judgement, path);
+        all_read &= facts.record.state != RecordState::Unreadable;
+        last = judgement.verdict.into();
+    }
+    Ok(match (paths.len(), all_read) {
+        (1, _) => last,
+        (_, true) => Exit::Done,
+        (_, false) => Exit::Io,
+    })
+}
+
+fn report(args: &Args, judgement: &Judgement, path: &Path) {
+    if args.json {
+        text::print(&format!("{}\n", text::judgement_json(judgement, path)));
+    } else if std::io::stdout().is_terminal() {
+        text::print(&text::paragraph(judgement, path));
+    } else {
+        text::print(&text::tab_line(judgement, path));
+    }
+}
+
+#[cfg(unix)]
+fn from_bytes(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    OsString::from_vec(bytes.to_vec()).into()
+}
+
+#[cfg(not(unix))]
+fn from_bytes(bytes: &[u8]) -> PathBuf {
+    OsString::from(String::from_utf8_lossy(bytes).into_owned()).into()
+}

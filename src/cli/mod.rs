@@ -1,0 +1,136 @@
+//! The command: one file a verb, on the library's public API only.
+
+mod claim;
+mod exit;
+mod holder;
+mod id;
+mod judge;
+mod path;
+mod run;
+mod show;
+mod text;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use leasehold::Error;
+
+use exit::Exit;
+
+const ABOUT: &str = "Who holds this, and can I tell from here?";
+
+const LONG_ABOUT: &str = "\
+Who holds this, and can I tell from here?
+
+Leases and run state in small files, for programs that share a home directory between machines. A record says which
+process of which host and boot holds the lease; no other host's pid is ever judged, and what cannot be told from here
+is `undetermined`, never dead.";
+
+const EXAMPLES: &str = "\
+Examples:
+  token=$(leasehold claim run/bridge.lease --owner $$ --ttl 60s) || exit
+  leasehold judge run/*.lease
+  leasehold release run/bridge.lease --token \"$token\"
+
+Exit codes, the same for every verb:
+   0 done (judge: held)         5 held by another            70 a bug in leasehold
+   1 dead (judge only)          6 lost: token not current    74 the filesystem failed
+   2 undetermined               7 effect in doubt            75 the wait ran out
+   3 free                      64 wrong usage
+   4 lapsed";
+
+#[derive(Parser)]
+#[command(name = "leasehold", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Claim(claim::Args),
+    Judge(judge::Args),
+    Show(show::Args),
+    Verify(holder::VerifyArgs),
+    Renew(holder::RenewArgs),
+    Release(holder::ReleaseArgs),
+    HandOver(holder::HandOverArgs),
+    Note(holder::NoteArgs),
+    Run(run::Args),
+    Path(path::Args),
+    Id(id::Args),
+}
+
+pub(crate) fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("leasehold: internal error: {panic}; please report it");
+        std::process::exit(Exit::Bug as i32);
+    }));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let usage = error.use_stderr();
+            // Nobody is left to tell when even this cannot be printed.
+            let _ = error.print();
+            let run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
+            return match (usage, run) {
+                (true, true) => run::USAGE.into(),
+                (true, false) => Exit::Usage.into(),
+                (false, _) => Exit::Done.into(),
+            };
+        }
+    };
+    match cli.verb {
+        Verb::Claim(args) => claim::run(args),
+        Verb::Judge(args) => judge::run(args),
+        Verb::Show(args) => show::run(args),
+        Verb::Verify(args) => holder::verify(args),
+        Verb::Renew(args) => holder::renew(args),
+        Verb::Release(args) => holder::release(args),
+        Verb::HandOver(args) => holder::hand_over(args),
+        Verb::Note(args) => holder::note(args),
+        Verb::Run(args) => return run::run(args).into(),
+        Verb::Path(args) => path::run(args),
+        Verb::Id(args) => id::run(args),
+    }
+    .into()
+}
+
+/// A time such as `90s`, `5m` or `500ms`; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => humantime::parse_duration(text).map_err(|_| "a time is written as 90s, 5m or 500ms".into()),
+    }
+}
+
+/// A field of the run state, `key=value`.
+fn field(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or("a field is written as key=value")?;
+    if key == "outcome" {
+        value.parse::<leasehold::Outcome>()?;
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn pid(text: &str) -> Result<leasehold::Pid, String> {
+    text.parse()
+        .ok()
+        .and_then(leasehold::Pid::new)
+        .ok_or_else(|| "a pid is a number from 1 to 2147483647".into())
+}
+
+/// Reports an error of an operation on a record, and says with which code to end.
+fn fail(error: &Error, path: &std::path::Path, json: bool) -> Exit {
+    let exit = Exit::from(error);
+    if json {
+        text::print(&format!("{}\n", text::error_json(error, path, exit)));
+    } else {
+        eprint!("{}", text::error(error, path));
+    }
+    exit
+}

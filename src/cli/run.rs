@@ -1,0 +1,204 @@
+//! `leasehold run`
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold::{Claim, Descendants, Error, Report, Run};
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use super::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold run run/bridge.lease --set role=bridge -- ./bridge --port 4100
+  leasehold run --dir run --key \"thread $id\" --wait 10s -- sh -c './resume >> transcript.$LEASEHOLD_EPOCH'
+
+The command gets LEASEHOLD_PATH, LEASEHOLD_TOKEN and LEASEHOLD_EPOCH. When the lease cannot be kept, it gets SIGTERM, and
+SIGKILL before anybody else can take the lease. What that cannot do: bytes that the kernel had accepted may still reach
+the file server later. Write what must not mix to a file of its own epoch.
+
+Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold's own:
+  102 undetermined · 104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 I/O · 175 wait or
+  budget ran out; or the one given with --conflict-exit-code. --status-file says which of the two it was.";
+
+/// Run a command under a lease, and stop it before the lease can be lost
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = "leasehold run [OPTIONS] PATH -- COMMAND [ARG]…\n       leasehold run [OPTIONS] --dir DIR --key TEXT -- COMMAND [ARG]…")]
+pub(crate) struct Args {
+    /// The record; a file of its own, in an existing directory
+    #[arg(required_unless_present = "key", conflicts_with = "key")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    key: super::path::Key,
+    /// Let the lease lapse when it is not renewed for this long (5s or more)
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::duration)]
+    ttl: Duration,
+    /// Time between SIGTERM and SIGKILL, at most half of the ttl [default: a quarter of the ttl, at most 10s]
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    kill_grace: Option<Duration>,
+    #[command(flatten)]
+    admission: super::claim::Admission,
+    /// What becomes of processes that the command leaves behind
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Left::End)]
+    descendants: Left,
+    /// Refuse with 175 when it was started this often within the time on this host, as 5/30s
+    #[arg(long, value_name = "STARTS/TIME", value_parser = budget)]
+    budget: Option<(u32, Duration)>,
+    /// End with this code when leasehold itself has to say no, whatever the reason
+    #[arg(long, value_name = "CODE")]
+    conflict_exit_code: Option<u8>,
+    /// Say in this file, as JSON, how it ended, and whether the code is the command's or leasehold's
+    #[arg(long, value_name = "FILE")]
+    status_file: Option<PathBuf>,
+    /// The command
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Left {
+    /// End them: SIGTERM, then SIGKILL
+    End,
+    /// Keep the lease until they have ended
+    Wait,
+    /// Leave them alone
+    Leave,
+}
+
+fn budget(text: &str) -> Result<(u32, Duration), String> {
+    let parsed = text
+        .split_once('/')
+        .and_then(|(starts, time)| Some((starts.parse().ok()?, super::duration(time).ok()?)));
+    parsed
+        .filter(|(starts, _)| *starts > 0)
+        .ok_or_else(|| "a budget is written as 5/30s: starts, and the time".into())
+}
+
+/// Own outcomes lie above the usual exit codes of commands.
+const OWN: u8 = 100;
+
+/// The code of a usage error of this verb.
+pub(crate) const USAGE: u8 = OWN + Exit::Usage as u8;
+
+pub(crate) fn run(args: Args) -> u8 {
+    let path = match args.path.map_or_else(|| args.key.path(), Ok) {
+        Ok(path) => path,
+        Err(exit) => return OWN + exit as u8,
+    };
+    let mut claim = args.admission.apply(Claim::new(&path), &path);
+    if let Some((starts, within)) = args.budget {
+        claim = claim.budget(starts, within);
+    }
+    let status = Status {
+        file: args.status_file,
+        path: path.clone(),
+    };
+    let outlived = Status {
+        file: status.file.clone(),
+        path: path.clone(),
+    };
+    let mut run = Run::new(claim, args.command)
+        .ttl(args.ttl)
+        .descendants(match args.descendants {
+            Left::End => Descendants::End,
+            Left::Wait => Descendants::Wait,
+            Left::Leave => Descendants::Leave,
+        });
+    if let Some(grace) = args.kill_grace {
+        run = run.grace(grace);
+    }
+    run = run.on_outlived(move || {
+        eprintln!("leasehold: the command still runs past the deadline, in spite of SIGKILL (is a mount dead?)");
+        outlived.write(&json!({ "by": "leasehold", "lost": true, "outlived": true }));
+    });
+    match run.run() {
+        Ok(report) => ended(&report, args.conflict_exit_code, &status),
+        Err(error) => {
+            eprint!("{}", text::error(&error, &path));
+            let exit = Exit::from(&error);
+            let code = args
+                .conflict_exit_code
+                .filter(|_| is_conflict(&error))
+                .unwrap_or(OWN + exit as u8);
+            status.write(&json!({ "by": "leasehold", "code": code, "error": error.to_string() }));
+            code
+        }
+    }
+}
+
+/// Whether leasehold itself says no, which is what `--conflict-exit-code` is about; a wrong request is not that.
+fn is_conflict(error: &Error) -> bool {
+    !matches!(error, Error::Invalid { .. })
+}
+
+fn ended(report: &Report, conflict: Option<u8>, status: &Status) -> u8 {
+    let (by, code) = match (&report.lost, &report.not_started) {
+        (Some(why), _) => {
+            eprintln!("leasehold: {}", text::escape(why));
+            ("leasehold", conflict.unwrap_or(OWN + Exit::Lost as u8))
+        }
+        (None, Some(error)) => {
+            eprintln!("leasehold: cannot run the command: {error}");
+            (
+                "leasehold",
+                if error.kind() == std::io::ErrorKind::NotFound {
+                    127
+                } else {
+                    126
+                },
+            )
+        }
+        (None, None) => {
+            let code = report.ending.map_or(0, leasehold::Ending::code);
+            ("command", u8::try_from(code).unwrap_or(u8::MAX))
+        }
+    };
+    if let Some(error) = &report.unreleased {
+        eprint!("{}", text::error(error, &status.path));
+    }
+    status.write(&json!({
+        "by": by,
+        "code": code,
+        "command": report.ending,
+        "token": report.token.to_string(),
+        "epoch": report.epoch,
+        "lost": report.lost,
+        "not_started": report.not_started.as_ref().map(ToString::to_string),
+        "outlived": report.outlived,
+        "unreleased": report.unreleased.as_ref().map(ToString::to_string),
+    }));
+    code
+}
+
+struct Status {
+    file: Option<PathBuf>,
+    path: PathBuf,
+}
+
+impl Status {
+    fn write(&self, what: &Value) {
+        let Some(file) = &self.file else { return };
+        let mut object = text::path_json(&self.path);
+        if let Value::Object(fields) = what {
+            object.extend(
+                fields
+                    .iter()
+                    .filter(|(_, value)| !value.is_null())
+                    .map(|(key, value)| (key.clone(), value.clone())),
+            );
+        }
+        if let Err(error) = write_whole(file, &format!("{}\n", Value::from(object))) {
+            eprintln!("leasehold: cannot write {}: {error}", text::path(file));
+        }
+    }
+}
+
+/// A reader sees the old file or the new one.
+fn write_whole(file: &Path, content: &str) -> std::io::Result<()> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    std::fs::write(&name, content)?;
+    std::fs::rename(&name, file).inspect_err(|_| drop(std::fs::remove_file(&name)))
+}

@@ -1,0 +1,79 @@
+//! `leasehold show`
+
+use std::path::PathBuf;
+
+use leasehold::{Judge, Record};
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use super::text;
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold show run/bridge.lease
+  leasehold show run/bridge.lease --field appserver
+  leasehold show run/bridge.lease --field epoch
+
+Exit: 0 shown · 2 not a record, or no such field · 3 no record · 74 it cannot be read";
+
+/// Print a record without judging it
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The record
+    path: PathBuf,
+    /// Print the value of one field of the owner line, the run state or the heartbeat, and nothing else
+    #[arg(long, value_name = "NAME")]
+    field: Option<String>,
+    /// Print the record as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Exit {
+    let record = match Judge::here().read(&args.path) {
+        Ok(Some(record)) => record,
+        Ok(None) => {
+            eprintln!("leasehold: there is no record at {}", text::path(&args.path));
+            return Exit::Free;
+        }
+        Err(error) => return super::fail(&error, &args.path, args.json),
+    };
+    let sections = sections(&record);
+    match args.field {
+        Some(name) => match sections.iter().find_map(|(_, section)| section.get(&name)) {
+            Some(Value::String(text)) if !args.json => text::print(&format!("{text}\n")),
+            Some(value) => text::print(&format!("{value}\n")),
+            None => {
+                eprintln!(
+                    "leasehold: {} has no field `{}`",
+                    text::path(&args.path),
+                    text::escape(&name)
+                );
+                return Exit::Undetermined;
+            }
+        },
+        None if args.json => {
+            let mut object = text::path_json(&args.path);
+            object.extend(sections.map(|(name, section)| (name.to_owned(), section)));
+            text::print(&format!("{}\n", Value::from(object)));
+        }
+        None => {
+            let fields = sections.iter().filter_map(|(_, section)| section.as_object()).flatten();
+            let lines = fields.map(|(key, value)| match value {
+                Value::String(text) => format!("{:<9} {}\n", text::escape(key), text::escape(text)),
+                value => format!("{:<9} {value}\n", text::escape(key)),
+            });
+            text::print(&lines.collect::<String>());
+        }
+    }
+    Exit::Done
+}
+
+fn sections(record: &Record) -> [(&'static str, Value); 3] {
+    [
+        ("owner", json!(record.owner)),
+        ("state", json!(record.state)),
+        ("heartbeat", json!({ "beat": record.beat })),
+    ]
+}

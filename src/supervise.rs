@@ -1,0 +1,526 @@
+//! The supervisor of [`crate::Run`]: one loop that waits for everything and makes no call on the record's filesystem, and
+//! one thread that makes them all.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::clock::{BootClock, Clock};
+use crate::deadline::{Deadline, Due, Terms};
+use crate::error::{Error, Result};
+use crate::heart::{Heart, Standing};
+use crate::identity::Process;
+use crate::lease::Lease;
+use crate::platform::child::{self, Child, Descendant, Events, Gate, Remote, Signal, State, Terminal};
+use crate::run::{Descendants, Ending, Report, Run};
+use crate::run_state::Outcome;
+
+pub(crate) fn run(run: Run) -> Result<Report> {
+    let path = run.claim.path().to_owned();
+    let terms = Terms::new(run.ttl, run.grace.unwrap_or(Terms::usual_grace(run.ttl)));
+    child::adopt_orphans().map_err(Error::io("become the subreaper for", &path))?;
+    let gate = Gate::fork(&run.words, &path).map_err(Error::io("fork for", &path))?;
+    let words: Vec<_> = run.words.iter().map(|word| word.to_string_lossy()).collect();
+    let claimed = Process::current().and_then(|keeper| {
+        run.claim
+            .owner(gate.pid())
+            .keeper(keeper)
+            .ttl(run.ttl)
+            .command(words.join(" "))
+            .take()
+    });
+    let mut lease = match claimed {
+        Ok(lease) => lease,
+        Err(error) => {
+            gate.shut();
+            return Err(error);
+        }
+    };
+    let (token, epoch) = (lease.token(), lease.epoch());
+    let started = Events::new().and_then(|events| Ok((events.remote()?, events)));
+    let heart = Heart::of(&mut lease);
+    let ((remote, events), heart) = match (started, heart) {
+        (Ok(events), Ok(heart)) => (events, heart),
+        (started, heart) => {
+            gate.shut();
+            let _ = lease.release(Some(Outcome::Failed));
+            return Err(heart.err().unwrap_or_else(|| {
+                Error::io("watch", &path)(started.err().unwrap_or_else(|| io::ErrorKind::Other.into()))
+            }));
+        }
+    };
+    let mut report = Report {
+        token,
+        epoch,
+        ending: None,
+        lost: None,
+        not_started: None,
+        unreleased: None,
+        outlived: false,
+    };
+
+    let terminal = Terminal::open();
+    let watch = Arc::new(Watch {
+        deadline: Mutex::new(Deadline::new(terms, lease.renewed)),
+        remote,
+    });
+    let (orders, inbox) = mpsc::channel();
+    let (outbox, news) = mpsc::channel();
+    watch.rearm();
+    let thread = {
+        let watch = watch.clone();
+        std::thread::Builder::new()
+            .name("heartbeat".into())
+            .spawn(move || beat(heart, terms, &watch, &inbox, &outbox))
+    };
+    let mut gate_child = None;
+    match thread {
+        Ok(_) => {
+            if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_interactive()) {
+                terminal.give_to(gate.pid());
+            }
+            match gate.open(token, epoch) {
+                Ok(child) => gate_child = Some(child),
+                Err(error) => report.not_started = Some(error),
+            }
+        }
+        Err(error) => {
+            gate.shut();
+            report.not_started = Some(error);
+        }
+    }
+    if let Some(child) = gate_child {
+        let supervisor = Supervisor {
+            child,
+            events,
+            terminal,
+            terms,
+            watch,
+            orders,
+            news,
+            descendants: run.descendants,
+            on_outlived: run.on_outlived,
+            phase: Phase::Running,
+            ending: None,
+            lost: None,
+            outlived: false,
+            asked: HashSet::new(),
+        };
+        supervisor.run(&mut report);
+    } else {
+        // Signals that came meanwhile may end us again.
+        drop(events);
+        let _ = orders.send(Order::End);
+    }
+    let at_most = if report.lost.is_some() {
+        terms.grace()
+    } else {
+        terms.ttl()
+    };
+    vacate(lease, &mut report, at_most);
+    Ok(report)
+}
+
+/// Vacates the record, with what became of the command. A file server that does not answer keeps nobody here for longer
+/// than `at_most`: the lease lapses then, by its own terms.
+fn vacate(lease: Lease, report: &mut Report, at_most: Duration) {
+    let killed = matches!(report.ending, Some(Ending::Signal(_))) || report.lost.is_some();
+    let code = report.ending.map_or_else(|| not_started_code(report), Ending::code);
+    let holder = lease.holder().clone();
+    lease.leave();
+    let (done, answer) = mpsc::channel();
+    let path = holder.path().to_owned();
+    std::thread::spawn(move || {
+        let ended = holder.end(|record| {
+            let state = &mut record.state;
+            state.set("exit", code);
+            // What a killed command intended may have happened, or not: nobody can say.
+            let in_doubt = killed && state.intent().is_some();
+            if state.outcome().is_none() && !in_doubt {
+                let outcome = if code == 0 { Outcome::Completed } else { Outcome::Failed };
+                state.set("outcome", outcome.to_string());
+            }
+        });
+        // Whoever waited may have given up.
+        let _ = done.send(ended.map(drop));
+    });
+    match answer.recv_timeout(at_most) {
+        Ok(Ok(())) => {}
+        Ok(Err(error @ Error::Lost { .. })) => {
+            report.lost.get_or_insert_with(|| error.to_string());
+        }
+        Ok(Err(error)) => report.unreleased = Some(error),
+        Err(_) => report.unreleased = Some(Error::io("vacate", &path)(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// 127: not found; 126: found, and could not be run.
+fn not_started_code(report: &Report) -> i32 {
+    match report.not_started.as_ref().map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound) => 127,
+        _ => 126,
+    }
+}
+
+/// What both threads look at.
+struct Watch {
+    deadline: Mutex<Deadline>,
+    remote: Remote,
+}
+
+impl Watch {
+    fn deadline(&self) -> MutexGuard<'_, Deadline> {
+        self.deadline
+            .lock()
+            .expect("no thread panics while it holds the deadline")
+    }
+
+    /// Wakes the supervisor when the work has to be asked to end.
+    fn rearm(&self) {
+        self.remote.set_timer(self.deadline().terminate_at());
+    }
+}
+
+/// From the supervisor to the heartbeat's thread.
+enum Order {
+    /// Make sure now that the lease is ours; past the deadline, win it anew.
+    Confirm,
+    /// The end.
+    End,
+}
+
+/// And back.
+enum News {
+    /// The lease is ours, and the deadline has moved.
+    Confirmed,
+    /// It is not.
+    Lost(String),
+}
+
+/// The heartbeat's thread: every call on the filesystem is made here, and may hang.
+fn beat(mut heart: Heart, terms: Terms, watch: &Watch, orders: &Receiver<Order>, news: &Sender<News>) {
+    let tell = |what| {
+        // A supervisor that is gone does not need to know.
+        let _ = news.send(what);
+        watch.remote.nudge();
+    };
+    let mut pause = terms.interval();
+    let mut looked = BootClock.now();
+    // An order that is not answered yet: what cannot be told now is tried again.
+    let mut confirm = false;
+    loop {
+        match orders.recv_timeout(pause) {
+            Ok(Order::Confirm) => confirm = true,
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        pause = terms.retry();
+        if watch.deadline().due(BootClock.now()) == Due::Stop {
+            // Others may have it by now: only a ballot can tell, and only when nothing runs meanwhile.
+            match confirm.then(|| heart.win_again()) {
+                Some(Ok(began)) => {
+                    *watch.deadline() = Deadline::new(terms, began);
+                    confirm = false;
+                    pause = terms.interval();
+                    tell(News::Confirmed);
+                }
+                Some(Err(Error::Lost { why, .. })) => return tell(News::Lost(why)),
+                Some(Err(_)) | None => {}
+            }
+            continue;
+        }
+        let mut pulse = heart.beat();
+        let mut told = true;
+        if confirm || !pulse.linked || pulse.ended.saturating_sub(looked) >= terms.ttl() {
+            match heart.look() {
+                Standing::Same => looked = pulse.ended,
+                Standing::Moved => {
+                    looked = pulse.ended;
+                    pulse = heart.beat();
+                }
+                Standing::Lost(error) => return tell(News::Lost(error.to_string())),
+                Standing::Unknown => told = false,
+            }
+        }
+        let counted = watch.deadline().beat(pulse);
+        if counted {
+            watch.rearm();
+            pause = terms.interval();
+        }
+        if confirm && counted && told {
+            confirm = false;
+            tell(News::Confirmed);
+        }
+    }
+}
+
+/// Between two looks at processes that are to end.
+const GLANCE: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The command runs, and the lease is good.
+    Running,
+    /// The command is stopped until the lease is known to be ours; by then, if it cannot be told.
+    Held { until: Duration },
+    /// It was asked to end; SIGKILL follows.
+    Terminating { until: Duration },
+    /// It was killed, and its end is awaited.
+    Killed,
+    /// The command has ended; what it left behind is being ended, with SIGKILL from then on.
+    Ending { kill_at: Duration },
+    /// … or waited for.
+    Waiting,
+}
+
+struct Supervisor {
+    child: Child,
+    events: Events,
+    terminal: Option<Terminal>,
+    terms: Terms,
+    watch: Arc<Watch>,
+    orders: Sender<Order>,
+    news: Receiver<News>,
+    descendants: Descendants,
+    on_outlived: Option<Box<dyn FnMut()>>,
+    phase: Phase,
+    ending: Option<Ending>,
+    lost: Option<String>,
+    outlived: bool,
+    /// Processes left behind that have been asked to end.
+    asked: HashSet<Descendant>,
+}
+
+impl Supervisor {
+    /// Waits for the command, and for what it leaves behind. Makes no call on the record's filesystem.
+    fn run(mut self, report: &mut Report) {
+        loop {
+            // Only a broken kernel interface ends this; the command is then killed by its parent-death signal.
+            let woken = self
+                .events
+                .wait()
+                .expect("poll, signalfd and timerfd work on descriptors of our own");
+            for (signal, to_group) in woken.forward {
+                if self.ending.is_none() {
+                    if to_group {
+                        self.child.signal_group(signal)
+                    } else {
+                        self.child.signal(signal)
+                    }
+                }
+            }
+            if woken.stop && self.ending.is_none() {
+                self.child.signal_group(Signal::SIGTSTP);
+            }
+            while let Ok(news) = self.news.try_recv() {
+                self.hear(news);
+            }
+            if woken.timer {
+                self.look_at_the_clock();
+            }
+            if woken.child && self.ending.is_none() {
+                self.look_at_the_child();
+            }
+            if self.ending.is_some() && self.is_over() {
+                break;
+            }
+        }
+        // No heartbeat may come after the record is vacated; one that hangs is harmless, its file is replaced.
+        let _ = self.orders.send(Order::End);
+        self.child.reap();
+        report.ending = self.ending;
+        report.lost = self.lost;
+        report.outlived = self.outlived;
+    }
+
+    fn now(&self) -> Duration {
+        BootClock.now()
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Lost(why) => self.lose(why),
+            News::Confirmed => {
+                if matches!(self.phase, Phase::Held { .. }) {
+                    self.phase = Phase::Running;
+                    self.watch.rearm();
+                    self.go_on();
+                }
+            }
+        }
+    }
+
+    /// The lease is gone, or will be before it can be renewed: the command has to end.
+    fn lose(&mut self, why: String) {
+        self.lost.get_or_insert(why);
+        match self.phase {
+            Phase::Running | Phase::Held { .. } => {
+                let (now, deadline) = (self.now(), *self.watch.deadline());
+                if now >= deadline.at() {
+                    return self.kill(now);
+                }
+                let until = deadline.kill_at().min(now + self.terms.grace());
+                // A stopped command could not act on it.
+                self.signal_all(Signal::SIGTERM);
+                self.signal_all(Signal::SIGCONT);
+                self.phase = Phase::Terminating { until };
+                self.watch.remote.set_timer(until);
+            }
+            Phase::Waiting => {
+                self.phase = Phase::Ending { kill_at: self.now() };
+                self.watch.remote.set_timer(self.now());
+            }
+            Phase::Terminating { .. } | Phase::Killed | Phase::Ending { .. } => {}
+        }
+    }
+
+    fn look_at_the_clock(&mut self) {
+        let now = self.now();
+        let (due, deadline) = {
+            let deadline = self.watch.deadline();
+            (deadline.due(now), *deadline)
+        };
+        match (self.phase, due) {
+            // A heartbeat has moved it meanwhile.
+            (Phase::Running | Phase::Waiting, Due::Nothing) => self.watch.rearm(),
+            // Everything had stood still: nothing may go on before the lease is won anew.
+            (Phase::Running, Due::Stop) => self.hold(now + self.terms.ttl()),
+            (Phase::Running | Phase::Waiting, _) => {
+                self.lose(format!(
+                    "no renewal counted within its ttl of {} s",
+                    self.terms.ttl().as_secs()
+                ));
+            }
+            (Phase::Held { until }, _) if now >= until => {
+                self.lost
+                    .get_or_insert_with(|| "the record could not be read after a pause".into());
+                self.kill(deadline.at());
+            }
+            (Phase::Terminating { until }, _) if now >= until => self.kill(deadline.at()),
+            (Phase::Killed, Due::Stop) if self.ending.is_none() && !self.outlived => {
+                self.outlived = true;
+                if let Some(call) = &mut self.on_outlived {
+                    call();
+                }
+            }
+            // What is left is looked at after every event.
+            (Phase::Ending { .. }, _) => {}
+            (Phase::Held { until } | Phase::Terminating { until }, _) => self.watch.remote.set_timer(until),
+            (Phase::Killed, _) => self.watch.remote.set_timer(deadline.at()),
+        }
+    }
+
+    /// Stops the command until the lease is known to be ours.
+    fn hold(&mut self, until: Duration) {
+        self.signal_all(Signal::SIGSTOP);
+        self.phase = Phase::Held { until };
+        self.watch.remote.set_timer(until);
+        let _ = self.orders.send(Order::Confirm);
+    }
+
+    fn go_on(&self) {
+        if let Some(terminal) = self.terminal.as_ref().filter(|terminal| terminal.is_interactive()) {
+            terminal.give(&self.child);
+        }
+        self.signal_all(Signal::SIGCONT);
+    }
+
+    fn kill(&mut self, deadline: Duration) {
+        self.signal_all(Signal::SIGKILL);
+        self.phase = Phase::Killed;
+        self.watch.remote.set_timer(deadline.max(self.now()));
+    }
+
+    /// The command's group, and its other descendants.
+    fn signal_all(&self, signal: Signal) {
+        self.child.signal_group(signal);
+        if self.descendants != Descendants::Leave {
+            self.child
+                .descendants()
+                .into_iter()
+                .for_each(|descendant| descendant.signal(signal));
+        }
+    }
+
+    fn look_at_the_child(&mut self) {
+        match self.child.state() {
+            State::Exited(code) => self.ended(Ending::Exit(code)),
+            State::Killed(signal) => self.ended(Ending::Signal(signal)),
+            State::Stopped(signal) => self.stopped(signal),
+            State::Running => {}
+        }
+        if self.ending.is_none() {
+            self.child.reap_others();
+        }
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        self.ending = Some(ending);
+        if let Some(terminal) = &self.terminal {
+            terminal.take(&self.child);
+        }
+        let now = self.now();
+        self.phase = match (self.descendants, self.phase) {
+            (Descendants::Leave, _) => Phase::Killed,
+            (Descendants::Wait, Phase::Running) => Phase::Waiting,
+            (_, Phase::Killed) => Phase::Ending { kill_at: now },
+            (_, Phase::Terminating { until }) => Phase::Ending { kill_at: until },
+            _ => Phase::Ending {
+                kill_at: now + self.terms.grace(),
+            },
+        };
+    }
+
+    /// Whether nothing is left of the command that has to end first. What is left is asked to, each process once, and
+    /// killed when its time is over.
+    fn is_over(&mut self) -> bool {
+        if self.descendants == Descendants::Leave {
+            return true;
+        }
+        let left = self.child.leftovers();
+        if let Phase::Ending { kill_at } = self.phase {
+            let now = self.now();
+            for process in &left {
+                if now >= kill_at {
+                    process.signal(Signal::SIGKILL);
+                } else if self.asked.insert(*process) {
+                    process.signal(Signal::SIGTERM);
+                    process.signal(Signal::SIGCONT);
+                }
+            }
+            // They may start others meanwhile, of which no signal tells.
+            let next = if now < kill_at {
+                kill_at.min(now + GLANCE)
+            } else {
+                now + GLANCE
+            };
+            self.watch.remote.set_timer(next);
+        }
+        left.is_empty()
+    }
+
+    /// The command was stopped, by a terminal or by somebody.
+    fn stopped(&mut self, signal: Signal) {
+        // Stopped by ourselves, or about to be ended.
+        if self.phase != Phase::Running {
+            return;
+        }
+        let Some(terminal) = self.terminal.as_ref().filter(|terminal| terminal.is_ours(&self.child)) else {
+            return;
+        };
+        if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) && !terminal.has(&self.child) {
+            // It wants the terminal, which we have.
+            terminal.give(&self.child);
+            self.child.signal_group(Signal::SIGCONT);
+            return;
+        }
+        terminal.take(&self.child);
+        self.events.stop_self();
+        // Continued by the shell: the lease may have been lost meanwhile.
+        let now = self.now();
+        let until = self.watch.deadline().terminate_at().max(now + self.terms.retry());
+        self.hold(until);
+    }
+}
