@@ -38,6 +38,7 @@
 //! host, a side file of the other host passes for one of a dead process, and the owner of that file finds out when it
 //! removes it.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -151,34 +152,38 @@ fn options() -> Result<Options, End> {
                 let Some(value) = words.next() else {
                     return usage(format!("{word} is unknown, or lacks its value"));
                 };
-                let text = value.to_string_lossy();
-                let known = match word.as_str() {
-                    "--log" => Some(options.log = value.into()),
-                    "--side" => Some(options.side = value.into()),
-                    "--do" => Some(options.verb = Some(text.into_owned())),
-                    "--claims" => text.parse().ok().map(|number| options.claims = number),
-                    "--until" => text.parse().ok().map(|number| options.until = number),
-                    "--seed" => text.parse().ok().map(|number| options.seed = number),
-                    "--wait" => text
-                        .parse()
-                        .ok()
-                        .map(|number| options.wait = Duration::from_secs(number)),
-                    "--hold" => text
-                        .parse()
-                        .ok()
-                        .map(|number| options.hold = Duration::from_millis(number)),
-                    "--token" => text.parse().ok().map(|token| options.token = Some(token)),
-                    "--to" => text.parse().ok().and_then(Pid::new).map(|pid| options.to = Some(pid)),
-                    "--fault" => fault(&text).map(|fault| options.fault = Some(fault)),
-                    _ => None,
-                };
-                if known.is_none() {
+                if !options.set(&word, &value) {
                     return usage(format!("{word} is unknown, or its value is wrong"));
                 }
             }
         }
     }
     Ok(options)
+}
+
+impl Options {
+    /// Sets an option that has a value, if there is such an option and the value is one.
+    fn set(&mut self, word: &str, value: &OsStr) -> bool {
+        fn put<T>(place: &mut T, value: Option<T>) -> bool {
+            value.map(|value| *place = value).is_some()
+        }
+        let text = value.to_string_lossy();
+        let number = text.parse();
+        match word {
+            "--log" => put(&mut self.log, Some(value.into())),
+            "--side" => put(&mut self.side, Some(value.into())),
+            "--do" => put(&mut self.verb, Some(Some(text.into_owned()))),
+            "--claims" => put(&mut self.claims, number.ok()),
+            "--until" => put(&mut self.until, number.ok()),
+            "--seed" => put(&mut self.seed, number.ok()),
+            "--wait" => put(&mut self.wait, number.ok().map(Duration::from_secs)),
+            "--hold" => put(&mut self.hold, number.ok().map(Duration::from_millis)),
+            "--token" => put(&mut self.token, text.parse().ok().map(Some)),
+            "--to" => put(&mut self.to, text.parse().ok().and_then(Pid::new).map(Some)),
+            "--fault" => put(&mut self.fault, fault(&text).map(Some)),
+            _ => false,
+        }
+    }
 }
 
 fn fault(text: &str) -> Option<(Fault, usize)> {
@@ -228,13 +233,13 @@ fn claim(options: &Options, judge: &Judge) -> Result<Lease, End> {
 
 fn act(options: &Options, verb: &str, holder: &Holder) -> Result<(), End> {
     match (verb, options.to) {
-        ("renew", _) => holder.renew()?,
-        ("note", _) => holder.note(&[("phase", "noted")])?,
-        ("release", _) => holder.release(None)?,
-        ("hand-over", Some(pid)) => holder.hand_over(pid)?,
+        ("renew", _) => holder.renew().map(drop),
+        ("note", _) => holder.note(&[("phase", "noted")]).map(drop),
+        ("release", _) => holder.release(None).map(drop),
+        ("hand-over", Some(pid)) => holder.hand_over(pid).map(drop),
         _ => return Err(End::Usage(format!("`--do {verb}` is unknown, or lacks --to"))),
-    };
-    Ok(())
+    }
+    .map_err(End::from)
 }
 
 fn contend(options: &Options, judge: &Judge) -> Result<(), End> {
