@@ -47,7 +47,12 @@ mod person {
             ["pause", node] => lab()?.pause(node)?,
             ["resume", node] => lab()?.resume(node)?,
             ["clock", node, seconds] => {
-                lab()?.clock(node, seconds.parse().map_err(|e| format!("{seconds}: {e}; give seconds like +5 or -5"))?)?;
+                lab()?.clock(
+                    node,
+                    seconds
+                        .parse()
+                        .map_err(|e| format!("{seconds}: {e}; give seconds like +5 or -5"))?,
+                )?;
             }
             ["status"] => status()?,
             ["down"] => lab()?.down()?,
@@ -84,9 +89,17 @@ mod person {
         let helper = Helper::this_program(&[])?;
         // This is target/PROFILE/examples/lab.
         let beside = helper.exe.ancestors().nth(2).map(|dir| dir.join("leasehold"));
-        let product = std::env::var_os("LEASEHOLD_BIN").map(PathBuf::from).or(beside.filter(|p| p.exists()));
+        let product = std::env::var_os("LEASEHOLD_BIN")
+            .map(PathBuf::from)
+            .or(beside.filter(|p| p.exists()));
         let programs = product.into_iter().map(|p| ("leasehold".into(), p)).collect();
-        Lab::up(Setup { base: base(), helper, programs, nodes })?.detach()
+        Lab::up(Setup {
+            base: base(),
+            helper,
+            programs,
+            nodes,
+        })?
+        .detach()
     }
 
     fn exec(node: &str, cmd: &[&str]) -> Result<i32> {
@@ -105,7 +118,11 @@ mod person {
                 Power::Paused => "paused",
                 Power::Off => "off",
             };
-            writeln!(out, "{name}\t{power}\t{}", if lab.is_cut(&name)? { "cut" } else { "connected" })?;
+            writeln!(
+                out,
+                "{name}\t{power}\t{}",
+                if lab.is_cut(&name)? { "cut" } else { "connected" }
+            )?;
         }
         Ok(())
     }

@@ -26,7 +26,11 @@ const SCENARIOS: &[&[Scenario]] = &[smoke::SCENARIOS];
 fn scenarios() {
     play_role();
     if let Some(reason) = needs::missing() {
-        assert_ne!(std::env::var("LEASEHOLD_REQUIRE_LAB").as_deref(), Ok("1"), "the lab is required, but {reason}");
+        assert_ne!(
+            std::env::var("LEASEHOLD_REQUIRE_LAB").as_deref(),
+            Ok("1"),
+            "the lab is required, but {reason}"
+        );
         return say(&format!("SKIP lab: {reason}"));
     }
     if let Err(e) = run() {
@@ -54,9 +58,16 @@ fn run() -> Result {
         let outcome = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&mut lab)))
             .unwrap_or_else(|panic| Err(message(panic.as_ref()).into()));
         let word = if outcome.is_ok() { "ok    " } else { "FAILED" };
-        say(&format!("lab {run}: {word} {:6.1} s  {}", started.elapsed().as_secs_f64(), scenario.name));
+        say(&format!(
+            "lab {run}: {word} {:6.1} s  {}",
+            started.elapsed().as_secs_f64(),
+            scenario.name
+        ));
         if let Err(e) = outcome {
-            let consoles = lab.names().into_iter().map(|n| format!("\n--- console of {n}\n{}", lab.console(&n)));
+            let consoles = lab
+                .names()
+                .into_iter()
+                .map(|n| format!("\n--- console of {n}\n{}", lab.console(&n)));
             failed.push(format!("{}: {e}{}", scenario.name, consoles.collect::<String>()));
         }
     }
@@ -64,18 +75,26 @@ fn run() -> Result {
     lab.down()?;
     let left = namespace.map(ids::inside).unwrap_or_default();
     assert!(left.is_empty(), "{} processes are left", left.len());
-    assert!(!net::namespace_file(&run).exists(), "the namespace is left, with its taps");
+    assert!(
+        !net::namespace_file(&run).exists(),
+        "the namespace is left, with its taps"
+    );
     assert!(!dir.exists(), "{} is left", dir.display());
     assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n\n"));
     Ok(())
 }
 
 fn product() -> Option<PathBuf> {
-    std::env::var_os("LEASEHOLD_BIN").map(PathBuf::from).or(option_env!("CARGO_BIN_EXE_leasehold").map(PathBuf::from))
+    std::env::var_os("LEASEHOLD_BIN")
+        .map(PathBuf::from)
+        .or(option_env!("CARGO_BIN_EXE_leasehold").map(PathBuf::from))
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or(panic.downcast_ref::<&str>().copied());
     format!("panic: {}", text.unwrap_or("without a message"))
 }
 

@@ -29,11 +29,23 @@ const BIGGEST: usize = 256 << 20;
 enum Request {
     Hello,
     /// Runs a command to its end, or for `millis`, then kills its process group.
-    Run { command: Words, millis: u64 },
-    Start { command: Words },
+    Run {
+        command: Words,
+        millis: u64,
+    },
+    Start {
+        command: Words,
+    },
     /// Answers when the job has ended, or after `millis` with what there is so far.
-    Wait { job: u64, millis: u64 },
-    Signal { job: u64, signal: i32, group: bool },
+    Wait {
+        job: u64,
+        millis: u64,
+    },
+    Signal {
+        job: u64,
+        signal: i32,
+        group: bool,
+    },
     /// Kills every process that was not there when the agent started.
     Clear,
 }
@@ -97,7 +109,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn serve(address: &str) -> Result {
     fs::create_dir_all(JOBS).map_err(|e| format!("{JOBS}: mkdir: {e}"))?;
     let listener = TcpListener::bind(address).map_err(|e| format!("{address}: listen: {e}"))?;
-    let agent = Arc::new(Agent { old: ids::all().iter().map(|s| s.id).collect(), ..Agent::default() });
+    let agent = Arc::new(Agent {
+        old: ids::all().iter().map(|s| s.id).collect(),
+        ..Agent::default()
+    });
     for stream in listener.incoming() {
         let mut stream = stream.map_err(|e| format!("{address}: accept: {e}"))?;
         let agent = agent.clone();
@@ -111,10 +126,19 @@ impl Agent {
     fn answer(&self, stream: &mut TcpStream) -> Result {
         let request = serde_json::from_slice(&receive(stream)?)?;
         let (mut answer, out, err) = self.handle(request).unwrap_or_else(|e| {
-            (Answer { error: Some(e.to_string()), ..Answer::default() }, Vec::new(), Vec::new())
+            (
+                Answer {
+                    error: Some(e.to_string()),
+                    ..Answer::default()
+                },
+                Vec::new(),
+                Vec::new(),
+            )
         });
         answer.boot = ids::boot_id()?;
-        answer.now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+        answer.now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_millis() as u64);
         let mut bytes = Vec::new();
         send(&mut bytes, &serde_json::to_vec(&answer)?)?;
         send(&mut bytes, &out)?;
@@ -145,7 +169,11 @@ impl Agent {
             }
             Request::Start { command } => {
                 let (job, task) = self.start(command)?;
-                nothing(Answer { job, pid: task.pid, ..Answer::default() })
+                nothing(Answer {
+                    job,
+                    pid: task.pid,
+                    ..Answer::default()
+                })
             }
             Request::Wait { job, millis } => {
                 let task = self.task(job)?;
@@ -161,7 +189,12 @@ impl Agent {
                     if group { killpg(pid, signal) } else { kill(pid, signal) }
                         .map_err(|e| format!("signal {pid}: {e}"))?;
                 }
-                nothing(Answer { job, pid: task.pid, exit: *exit, ..Answer::default() })
+                nothing(Answer {
+                    job,
+                    pid: task.pid,
+                    exit: *exit,
+                    ..Answer::default()
+                })
             }
             Request::Clear => {
                 for s in ids::all() {
@@ -176,7 +209,11 @@ impl Agent {
     }
 
     fn task(&self, job: u64) -> Result<Arc<Task>> {
-        locked(&self.tasks).1.get(&job).cloned().ok_or_else(|| format!("no job {job} since this boot").into())
+        locked(&self.tasks)
+            .1
+            .get(&job)
+            .cloned()
+            .ok_or_else(|| format!("no job {job} since this boot").into())
     }
 
     fn start(&self, words: Words) -> Result<(u64, Arc<Task>)> {
@@ -187,25 +224,47 @@ impl Agent {
         let create = |path: &String| File::create(path).map_err(|e| format!("{path}: create: {e}"));
         let (program, args) = words.argv.split_first().ok_or("an empty command")?;
         let mut command = Command::new(program);
-        command.args(args).env_clear().env("PATH", PATH).envs(words.env).current_dir(words.dir.as_deref().unwrap_or("/"));
-        command.stdin(if words.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+        command
+            .args(args)
+            .env_clear()
+            .env("PATH", PATH)
+            .envs(words.env)
+            .current_dir(words.dir.as_deref().unwrap_or("/"));
+        command.stdin(if words.stdin.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        });
         // Files, not pipes: a grandchild that keeps the descriptor must not delay the answer.
         command.stdout(create(&out)?).stderr(create(&err)?).process_group(0);
         let mut child = command.spawn().map_err(|e| format!("start {program}: {e}"))?;
         if let (Some(text), Some(mut pipe)) = (words.stdin, child.stdin.take()) {
             thread::spawn(move || pipe.write_all(text.as_bytes()));
         }
-        let task = Arc::new(Task { pid: child.id(), exit: Mutex::new(None), ended: Condvar::new() });
+        let task = Arc::new(Task {
+            pid: child.id(),
+            exit: Mutex::new(None),
+            ended: Condvar::new(),
+        });
         tasks.1.insert(job, task.clone());
         let waiter = task.clone();
         thread::spawn(move || {
             // Without reaping it yet: `Signal` relies on the number staying ours while `exit` is empty.
             let id = rustix::process::WaitId::Pid(rustix::process::Pid::from_child(&child));
             let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-            while matches!(rustix::process::waitid(id.clone(), options), Err(rustix::io::Errno::INTR)) {}
+            while matches!(
+                rustix::process::waitid(id.clone(), options),
+                Err(rustix::io::Errno::INTR)
+            ) {}
             let mut exit = locked(&waiter.exit);
             // An error is impossible for a child of ours that nobody else reaps; 255 shows it all the same.
-            *exit = Some(child.wait().ok().and_then(|s| s.code().or(s.signal().map(|n| 128 + n))).unwrap_or(255));
+            *exit = Some(
+                child
+                    .wait()
+                    .ok()
+                    .and_then(|s| s.code().or(s.signal().map(|n| 128 + n)))
+                    .unwrap_or(255),
+            );
             waiter.ended.notify_all();
         });
         Ok((job, task))
@@ -218,13 +277,20 @@ fn files(job: u64) -> [String; 2] {
 
 fn wait(task: &Task, millis: u64) -> Option<i32> {
     let limit = Duration::from_millis(millis);
-    let waited = task.ended.wait_timeout_while(locked(&task.exit), limit, |exit| exit.is_none());
+    let waited = task
+        .ended
+        .wait_timeout_while(locked(&task.exit), limit, |exit| exit.is_none());
     *waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
 fn report(job: u64, task: &Task) -> Result<(Answer, Vec<u8>, Vec<u8>)> {
     // First the state, then the output: what is reported as ended has written everything.
-    let answer = Answer { job, pid: task.pid, exit: *locked(&task.exit), ..Answer::default() };
+    let answer = Answer {
+        job,
+        pid: task.pid,
+        exit: *locked(&task.exit),
+        ..Answer::default()
+    };
     let [out, err] = files(job);
     let read = |path: String| fs::read(&path).map_err(|e| format!("{path}: read: {e}"));
     Ok((answer, read(out)?, read(err)?))
@@ -277,7 +343,16 @@ impl Node {
     pub fn cmd(&self, argv: &[&str]) -> Cmd {
         let argv = argv.iter().map(|&a| a.into()).collect();
         let env = vec![("HOME".into(), self.home.clone())];
-        Cmd { node: self.clone(), words: Words { argv, env, dir: None, stdin: None }, limit: Duration::from_secs(60) }
+        Cmd {
+            node: self.clone(),
+            words: Words {
+                argv,
+                env,
+                dir: None,
+                stdin: None,
+            },
+            limit: Duration::from_secs(60),
+        }
     }
 
     /// Runs a command to its end, whatever its exit code.
@@ -305,8 +380,13 @@ impl Node {
 
     pub fn hello(&self) -> Result<Hello> {
         let (answer, ..) = self.ask(&Request::Hello, Duration::from_secs(2))?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
-        Ok(Hello { boot: answer.boot, ahead: (answer.now as i64 - now) / 1000 })
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_millis() as i64);
+        Ok(Hello {
+            boot: answer.boot,
+            ahead: (answer.now as i64 - now) / 1000,
+        })
     }
 
     /// Kills everything that scenarios have started here since the boot.
@@ -330,7 +410,10 @@ impl Node {
         let deadline = Instant::now() + limit;
         let address = SocketAddr::from((net::Net::Control.address(self.number), PORT));
         let talk = || -> Result<(Answer, Vec<u8>, Vec<u8>)> {
-            let mut stream = Bounded { stream: TcpStream::connect_timeout(&address, limit)?, deadline };
+            let mut stream = Bounded {
+                stream: TcpStream::connect_timeout(&address, limit)?,
+                deadline,
+            };
             send(&mut stream.stream, &serde_json::to_vec(request)?)?;
             let answer = serde_json::from_slice(&receive(&mut stream)?)?;
             Ok((answer, receive(&mut stream)?, receive(&mut stream)?))
@@ -387,10 +470,19 @@ impl Cmd {
     pub fn run(self) -> Result<Output> {
         let millis = self.limit.as_millis() as u64;
         let what = self.words.argv.join(" ");
-        let request = Request::Run { command: self.words, millis };
-        let (answer, stdout, stderr) =
-            self.node.ask(&request, self.limit + SLACK).map_err(|e| format!("`{what}`: {e}"))?;
-        Ok(Output { code: answer.exit.ok_or("the agent left the exit code out")?, stdout, stderr })
+        let request = Request::Run {
+            command: self.words,
+            millis,
+        };
+        let (answer, stdout, stderr) = self
+            .node
+            .ask(&request, self.limit + SLACK)
+            .map_err(|e| format!("`{what}`: {e}"))?;
+        Ok(Output {
+            code: answer.exit.ok_or("the agent left the exit code out")?,
+            stdout,
+            stderr,
+        })
     }
 
     pub fn start(self) -> Result<Job> {
@@ -399,7 +491,12 @@ impl Cmd {
             .node
             .ask(&Request::Start { command: self.words }, SLACK)
             .map_err(|e| format!("`{what}`: {e}"))?;
-        Ok(Job { node: self.node, what, job: answer.job, pid: answer.pid })
+        Ok(Job {
+            node: self.node,
+            what,
+            job: answer.job,
+            pid: answer.pid,
+        })
     }
 }
 
@@ -421,7 +518,10 @@ impl Job {
 
     /// Exit code, if it has ended, and the output so far.
     pub fn look(&self, limit: Duration) -> Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
-        let request = Request::Wait { job: self.job, millis: limit.as_millis() as u64 };
+        let request = Request::Wait {
+            job: self.job,
+            millis: limit.as_millis() as u64,
+        };
         let (answer, out, err) = self.node.ask(&request, limit + SLACK)?;
         Ok((answer.exit, out, err))
     }
@@ -443,13 +543,21 @@ impl Job {
 
     /// To its whole process group.
     pub fn kill(&self, signal: Signal) -> Result {
-        let request = Request::Signal { job: self.job, signal: signal as i32, group: true };
+        let request = Request::Signal {
+            job: self.job,
+            signal: signal as i32,
+            group: true,
+        };
         self.node.ask(&request, SLACK).map(drop)
     }
 
     /// To this process alone.
     pub fn kill_alone(&self, signal: Signal) -> Result {
-        let request = Request::Signal { job: self.job, signal: signal as i32, group: false };
+        let request = Request::Signal {
+            job: self.job,
+            signal: signal as i32,
+            group: false,
+        };
         self.node.ask(&request, SLACK).map(drop)
     }
 }

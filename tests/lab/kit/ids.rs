@@ -23,7 +23,10 @@ pub fn stat(pid: i32) -> Option<Stat> {
     // The name in parentheses may itself hold blanks and parentheses.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Stat {
-        id: ProcId { pid, start: fields.get(19)?.parse().ok()? },
+        id: ProcId {
+            pid,
+            start: fields.get(19)?.parse().ok()?,
+        },
         state: fields.first()?.chars().next()?,
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
@@ -41,13 +44,20 @@ impl ProcId {
 
     /// An exited process that its parent has not reaped does not count.
     pub fn state(self) -> Option<char> {
-        stat(self.pid).filter(|s| s.id == self && !matches!(s.state, 'Z' | 'X')).map(|s| s.state)
+        stat(self.pid)
+            .filter(|s| s.id == self && !matches!(s.state, 'Z' | 'X'))
+            .map(|s| s.state)
     }
 }
 
 pub fn all() -> Vec<Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|e| stat(e.file_name().to_str()?.parse().ok()?)).collect()
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|e| stat(e.file_name().to_str()?.parse().ok()?))
+        .collect()
 }
 
 pub fn is_inside(pid: i32, namespace: u64) -> bool {
@@ -68,5 +78,8 @@ pub fn command_line(pid: i32) -> String {
 
 pub fn boot_id() -> Result<String> {
     let path = "/proc/sys/kernel/random/boot_id";
-    Ok(fs::read_to_string(path).map_err(|e| format!("{path}: read: {e}"))?.trim().into())
+    Ok(fs::read_to_string(path)
+        .map_err(|e| format!("{path}: read: {e}"))?
+        .trim()
+        .into())
 }

@@ -41,8 +41,8 @@ ip link set vec1 up
 rpcbind -w
 
 serve() {
-    # Of the two grace periods, lockd's is rounded up to a multiple of its timeout.
-    module lockd nlm_timeout=5 "nlm_grace_period=$1"
+    # Both grace periods hold up locks of both versions; lockd's is rounded up to a multiple of its timeout, at least 3.
+    module lockd "nlm_timeout=$1" "nlm_grace_period=$1"
     module nfsd
     mount -t nfsd nfsd /proc/fs/nfsd
     mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
@@ -60,7 +60,7 @@ serve() {
 
 if [ "$lab_role" = server ]; then
     # Nobody can have a lock to reclaim from a disk that was never served.
-    if [ -e /run/disk/served ]; then serve 10; else serve 5; fi
+    if [ -e /run/disk/served ]; then serve 10; else serve 3; fi
     touch /run/disk/served
 else
     module -a nfs nfsv4 nfsv3

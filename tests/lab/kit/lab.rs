@@ -33,7 +33,10 @@ pub struct Mount {
 
 impl Mount {
     pub fn new(at: &str, options: &str) -> Self {
-        Self { at: at.into(), options: options.into() }
+        Self {
+            at: at.into(),
+            options: options.into(),
+        }
     }
 
     /// At /mnt/v4.
@@ -47,13 +50,21 @@ impl Mount {
     }
 
     pub fn source(&self) -> String {
-        let path = if self.options.split(',').any(|o| o == "vers=3") { "/mnt/export" } else { "/" };
+        let path = if self.options.split(',').any(|o| o == "vers=3") {
+            "/mnt/export"
+        } else {
+            "/"
+        };
         format!("{SERVER}:{path}")
     }
 }
 
 fn with(options: &str, more: &str) -> String {
-    if more.is_empty() { options.into() } else { format!("{options},{more}") }
+    if more.is_empty() {
+        options.into()
+    } else {
+        format!("{options},{more}")
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +76,10 @@ pub struct NodeSpec {
 impl NodeSpec {
     /// A login node with the export at /mnt/v4 and at /mnt/v3.
     pub fn client(name: &str) -> Self {
-        Self { name: name.into(), mounts: vec![Mount::v4(""), Mount::v3("")] }
+        Self {
+            name: name.into(),
+            mounts: vec![Mount::v4(""), Mount::v3("")],
+        }
     }
 
     pub fn mounts(mut self, mounts: Vec<Mount>) -> Self {
@@ -142,7 +156,10 @@ impl Lab {
         for (name, file) in &setup.programs {
             lab.put(name, file)?;
         }
-        lab.add(NodeSpec { name: SERVER.into(), mounts: Vec::new() })?;
+        lab.add(NodeSpec {
+            name: SERVER.into(),
+            mounts: Vec::new(),
+        })?;
         for spec in setup.nodes {
             lab.add(spec)?;
         }
@@ -157,7 +174,11 @@ impl Lab {
     /// A run with its networks and no node yet.
     pub fn prepare(base: &Path, helper: &Helper, guarded: bool) -> Result<Self> {
         // Root starts programs from here: nobody else may write.
-        DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| format!("{}: mkdir: {e}", base.display()))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(base)
+            .map_err(|e| format!("{}: mkdir: {e}", base.display()))?;
         let held = lock(base)?;
         sweep(base)?;
         let run = new_run_id(base)?;
@@ -167,7 +188,9 @@ impl Lab {
             boot: ids::boot_id()?,
             namespace: None,
             owner: Some(ProcId::this()?),
-            agent: std::iter::once("/run/lab/bin/lab-agent".into()).chain(helper.args.iter().cloned()).collect(),
+            agent: std::iter::once("/run/lab/bin/lab-agent".into())
+                .chain(helper.args.iter().cloned())
+                .collect(),
             nodes: Vec::new(),
         };
         // Published with its state, so that a folder without one proves nothing and needs nothing.
@@ -178,7 +201,13 @@ impl Lab {
         }
         write_state(&fresh, &state)?;
         fs::rename(&fresh, &dir).map_err(|e| format!("{}: rename: {e}", dir.display()))?;
-        let mut lab = Self { dir, state, children: HashMap::new(), guard: None, ours: true };
+        let mut lab = Self {
+            dir,
+            state,
+            children: HashMap::new(),
+            guard: None,
+            ours: true,
+        };
         lab.put("lab-agent", &helper.exe)?;
         if guarded {
             lab.guard = Some(lab.start_guard(helper)?);
@@ -195,7 +224,13 @@ impl Lab {
         let mut runs = runs(base);
         runs.retain(|(_, state)| state.owner.is_none());
         match runs.pop() {
-            Some((dir, state)) => Ok(Self { dir, state, children: HashMap::new(), guard: None, ours: false }),
+            Some((dir, state)) => Ok(Self {
+                dir,
+                state,
+                children: HashMap::new(),
+                guard: None,
+                ours: false,
+            }),
             None => Err("no lab is up; `scripts/lab up` starts one".into()),
         }
     }
@@ -229,10 +264,20 @@ impl Lab {
         if self.state.boot == ids::boot_id()? {
             // Also a node whose number the book does not have yet, because the driver died between start and entry.
             let init = format!(" init={}/init ", self.dir.display());
-            let mut sessions: Vec<i32> = self.state.nodes.iter().filter_map(|n| n.process).map(|p| p.pid).collect();
+            let mut sessions: Vec<i32> = self
+                .state
+                .nodes
+                .iter()
+                .filter_map(|n| n.process)
+                .map(|p| p.pid)
+                .collect();
             if let Some(namespace) = self.state.namespace {
                 let inside = ids::inside(namespace).into_iter().filter(|s| s.session == s.id.pid);
-                sessions.extend(inside.map(|s| s.id.pid).filter(|&pid| ids::command_line(pid).contains(&init)));
+                sessions.extend(
+                    inside
+                        .map(|s| s.id.pid)
+                        .filter(|&pid| ids::command_line(pid).contains(&init)),
+                );
             }
             for session in sessions {
                 self.kill_session(session)?;
@@ -265,7 +310,14 @@ impl Lab {
         }
         let machine = format!("{}{:012x}", random_hex(10)?, number);
         let NodeSpec { name, mounts } = spec;
-        self.state.nodes.push(NodeState { name, number, machine, mounts, process: None, cut: false });
+        self.state.nodes.push(NodeState {
+            name,
+            number,
+            machine,
+            mounts,
+            process: None,
+            cut: false,
+        });
         self.save()?;
         self.write_hosts()
     }
@@ -285,8 +337,16 @@ impl Lab {
     /// A handle for commands. It stays good over reboots.
     pub fn node(&self, name: &str) -> Result<Node> {
         let n = self.entry(name)?;
-        let home = n.mounts.first().map_or("/mnt/export/home".into(), |m| format!("{}/home", m.at));
-        Ok(Node { name: name.into(), run: self.state.run.clone(), number: n.number, home })
+        let home = n
+            .mounts
+            .first()
+            .map_or("/mnt/export/home".into(), |m| format!("{}/home", m.at));
+        Ok(Node {
+            name: name.into(),
+            run: self.state.run.clone(),
+            number: n.number,
+            home,
+        })
     }
 
     pub fn boot(&mut self, name: &str) -> Result {
@@ -396,7 +456,10 @@ impl Lab {
             self.clock(name, -ahead)?;
         }
         for mount in &self.entry(name)?.mounts {
-            let look = node.cmd(&["stat", "--file-system", &mount.at]).limit(Duration::from_secs(20)).run()?;
+            let look = node
+                .cmd(&["stat", "--file-system", &mount.at])
+                .limit(Duration::from_secs(20))
+                .run()?;
             if look.code != 0 {
                 return Err(format!("{name}: {}", look.err()).into());
             }
@@ -432,7 +495,9 @@ impl Lab {
 
     /// Makes an empty directory that everybody may write; the answer is its path below any mount of the export.
     pub fn fresh_dir(&self, tag: &str) -> Result<String> {
-        let made = self.node(SERVER)?.ok(&format!("d=$(mktemp -d /mnt/export/home/{tag}.XXXXXX) && chmod 777 $d && echo $d"))?;
+        let made = self.node(SERVER)?.ok(&format!(
+            "d=$(mktemp -d /mnt/export/home/{tag}.XXXXXX) && chmod 777 $d && echo $d"
+        ))?;
         Ok(made.trim_start_matches("/mnt/export/").into())
     }
 
@@ -448,7 +513,11 @@ impl Lab {
 
     fn entry(&self, name: &str) -> Result<&NodeState> {
         let known = || format!("no node {name}; there are {}", self.names().join(", "));
-        self.state.nodes.iter().find(|n| n.name == name).ok_or_else(|| known().into())
+        self.state
+            .nodes
+            .iter()
+            .find(|n| n.name == name)
+            .ok_or_else(|| known().into())
     }
 
     fn entry_mut(&mut self, name: &str) -> Result<&mut NodeState> {
@@ -466,7 +535,10 @@ impl Lab {
         let console = File::create(&path).map_err(|e| format!("{}: create: {e}", path.display()))?;
         let mut command = Command::new("setsid");
         command.arg("linux.uml").args(self.boot_line(&n));
-        command.stdin(Stdio::null()).stderr(console.try_clone()?).stdout(console);
+        command
+            .stdin(Stdio::null())
+            .stderr(console.try_clone()?)
+            .stdout(console);
         let start = || Ok(command.spawn().map_err(|e| format!("setsid linux.uml: start: {e}"))?);
         let child = net::within(&self.state.run, start)?;
         let process = ProcId::of(child.id() as i32);
@@ -491,9 +563,17 @@ impl Lab {
             &vector(1, Net::Control),
             &format!("ubd0={dir}/{}.disk", n.name),
             &format!("lab_dir={dir} lab_name={} lab_machine={}", n.name, n.machine),
-            &format!("lab_nfs={} lab_control={}", Net::Nfs.address(n.number), Net::Control.address(n.number)),
+            &format!(
+                "lab_nfs={} lab_control={}",
+                Net::Nfs.address(n.number),
+                Net::Control.address(n.number)
+            ),
             &format!("lab_port={} lab_agent={}", agent::PORT, self.state.agent.join(",")),
-            if n.is_server() { "lab_role=server" } else { "lab_role=client" },
+            if n.is_server() {
+                "lab_role=server"
+            } else {
+                "lab_role=client"
+            },
         ]
         .iter()
         .flat_map(|words| words.split(' ').map(String::from))
@@ -511,8 +591,12 @@ impl Lab {
             self.wait_for_agent(name)?;
         }
         thread::scope(|scope| {
-            let jobs: Vec<_> = clients.iter().map(|name| scope.spawn(|| self.ready_client(name))).collect();
-            jobs.into_iter().try_for_each(|j| j.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let jobs: Vec<_> = clients
+                .iter()
+                .map(|name| scope.spawn(|| self.ready_client(name)))
+                .collect();
+            jobs.into_iter()
+                .try_for_each(|j| j.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     }
 
@@ -531,7 +615,12 @@ impl Lab {
         self.wait_for_agent(name)?;
         let node = self.node(name)?;
         for mount in &self.entry(name)?.mounts {
-            node.ok(&format!("mkdir -p {0} && mount -t nfs -o {1} {2} {0}", mount.at, mount.options, mount.source()))?;
+            node.ok(&format!(
+                "mkdir -p {0} && mount -t nfs -o {1} {2} {0}",
+                mount.at,
+                mount.options,
+                mount.source()
+            ))?;
         }
         Ok(())
     }
@@ -545,23 +634,30 @@ impl Lab {
 
     /// Ends a session that this run started, and returns when nothing is left of it.
     fn kill_session(&self, leader: i32) -> Result {
+        let mut proven = false;
         until(&format!("session {leader} ends"), Duration::from_secs(10), || {
             let mut left = ids::all();
             left.retain(|s| s.session == leader && s.group == leader && !matches!(s.state, 'Z' | 'X'));
             let booked = |s: &ids::Stat| self.state.nodes.iter().any(|n| n.process == Some(s.id));
             let ours = |s: &ids::Stat| booked(s) || self.state.namespace.is_some_and(|ns| ids::is_inside(s.id.pid, ns));
             if left.iter().any(ours) {
+                proven = true;
                 // One call for the whole group: a node's processes, freed from their tracer, would run on as the host's own.
                 let _ = killpg(Pid::from_raw(leader), Signal::SIGKILL);
             }
             // One that is just ending has left the namespace already and may still hold a tap.
-            Ok(left.is_empty().then_some(()))
+            Ok((left.is_empty() || !proven).then_some(()))
         })
     }
 
     fn reap(&mut self, name: &str) -> Result {
-        let Some(mut child) = self.children.remove(name) else { return Ok(()) };
-        until(&format!("{name} is reaped"), Duration::from_secs(5), || Ok(child.try_wait()?)).map(drop)
+        let Some(mut child) = self.children.remove(name) else {
+            return Ok(());
+        };
+        until(&format!("{name} is reaped"), Duration::from_secs(5), || {
+            Ok(child.try_wait()?)
+        })
+        .map(drop)
     }
 
     fn reap_all(&mut self) -> Result {
@@ -581,28 +677,45 @@ impl Lab {
 
     /// In place: the nodes have this very file bound over /etc/hosts.
     fn write_hosts(&self) -> Result {
-        let lines = self.state.nodes.iter().map(|n| format!("{} {}\n", Net::Nfs.address(n.number), n.name));
+        let lines = self
+            .state
+            .nodes
+            .iter()
+            .map(|n| format!("{} {}\n", Net::Nfs.address(n.number), n.name));
         let text: String = std::iter::once("127.0.0.1 localhost\n".into()).chain(lines).collect();
         self.write_file("hosts", &text, 0o644)
     }
 
     fn make_disk(&self, name: &str, size: &str) -> Result {
         let path = self.dir.join(name);
-        let path = path.to_str().ok_or_else(|| format!("{}: must be UTF-8", path.display()))?;
+        let path = path
+            .to_str()
+            .ok_or_else(|| format!("{}: must be UTF-8", path.display()))?;
         tool("mkfs.ext4", &["-q", "-F", path, size])
     }
 
     fn start_guard(&self, helper: &Helper) -> Result<Child> {
         let mut command = Command::new("setsid");
-        command.arg(&helper.exe).args(&helper.args).env(ROLE, format!("guard={}", self.dir.display()));
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(command.spawn().map_err(|e| format!("setsid {}: start: {e}", helper.exe.display()))?)
+        command
+            .arg(&helper.exe)
+            .args(&helper.args)
+            .env(ROLE, format!("guard={}", self.dir.display()));
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(command
+            .spawn()
+            .map_err(|e| format!("setsid {}: start: {e}", helper.exe.display()))?)
     }
 
     fn dismiss_guard(&mut self) -> Result {
-        let Some(mut guard) = self.guard.take() else { return Ok(()) };
+        let Some(mut guard) = self.guard.take() else {
+            return Ok(());
+        };
         if let Some(mut pipe) = guard.stdin.take() {
-            pipe.write_all(b"dismissed").map_err(|e| format!("tell the guard to go: {e}"))?;
+            pipe.write_all(b"dismissed")
+                .map_err(|e| format!("tell the guard to go: {e}"))?;
         }
         until("the guard goes", Duration::from_secs(10), || Ok(guard.try_wait()?)).map(drop)
     }
@@ -621,11 +734,18 @@ impl Drop for Lab {
 /// Lives beside a driver and takes the lab down when that one ends in whatever way without having done so.
 pub fn guard(dir: &Path) -> Result {
     let mut last_words = String::new();
-    std::io::stdin().read_to_string(&mut last_words).map_err(|e| format!("guard: read: {e}"))?;
+    std::io::stdin()
+        .read_to_string(&mut last_words)
+        .map_err(|e| format!("guard: read: {e}"))?;
     match read_state(dir) {
-        Some(state) if last_words.is_empty() => {
-            Lab { dir: dir.into(), state, children: HashMap::new(), guard: None, ours: false }.take_down()
+        Some(state) if last_words.is_empty() => Lab {
+            dir: dir.into(),
+            state,
+            children: HashMap::new(),
+            guard: None,
+            ours: false,
         }
+        .take_down(),
         _ => Ok(()),
     }
 }
@@ -641,7 +761,9 @@ fn read_state(dir: &Path) -> Option<State> {
 }
 
 fn runs(base: &Path) -> Vec<(PathBuf, State)> {
-    let Ok(entries) = fs::read_dir(base) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(base) else {
+        return Vec::new();
+    };
     let run = |dir: PathBuf| read_state(&dir).map(|state| (dir, state));
     entries.flatten().filter_map(|e| run(e.path())).collect()
 }
@@ -653,11 +775,23 @@ fn sweep(base: &Path) -> Result {
         // A lab that a person left up has no owner, and goes with the machine's boot only.
         let owned = state.owner.is_none_or(|owner| owner.state().is_some());
         if state.boot != boot || !owned {
-            Lab { dir, state, children: HashMap::new(), guard: None, ours: false }.end_everything()?;
+            Lab {
+                dir,
+                state,
+                children: HashMap::new(),
+                guard: None,
+                ours: false,
+            }
+            .end_everything()?;
         }
     }
-    let Ok(entries) = fs::read_dir(base) else { return Ok(()) };
-    for entry in entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(".new-")) {
+    let Ok(entries) = fs::read_dir(base) else {
+        return Ok(());
+    };
+    for entry in entries
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with(".new-"))
+    {
         fs::remove_dir_all(entry.path()).map_err(|e| format!("{}: remove: {e}", entry.path().display()))?;
     }
     Ok(())
@@ -690,6 +824,8 @@ fn new_run_id(base: &Path) -> Result<String> {
 fn random_hex(bytes: usize) -> Result<String> {
     let mut random = vec![0; bytes];
     let path = "/dev/urandom";
-    File::open(path).and_then(|mut f| f.read_exact(&mut random)).map_err(|e| format!("{path}: read: {e}"))?;
+    File::open(path)
+        .and_then(|mut f| f.read_exact(&mut random))
+        .map_err(|e| format!("{path}: read: {e}"))?;
     Ok(random.iter().map(|b| format!("{b:02x}")).collect())
 }

@@ -29,13 +29,18 @@ pub struct Helper {
 impl Helper {
     pub fn this_program(args: &[&str]) -> Result<Self> {
         let exe = std::env::current_exe().map_err(|e| format!("find this program's own file: {e}"))?;
-        Ok(Self { exe, args: args.iter().map(|&a| a.into()).collect() })
+        Ok(Self {
+            exe,
+            args: args.iter().map(|&a| a.into()).collect(),
+        })
     }
 }
 
 /// To be called first by every program that may be a `Helper`. Returns only if it is not one.
 pub fn play_role() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
     let ended = match role.split_once('=') {
         Some(("agent", address)) => agent::serve(address),
         Some(("guard", run)) => lab::guard(run.as_ref()),
@@ -63,9 +68,17 @@ pub fn until<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Resu
 }
 
 fn tool(program: &str, args: &[&str]) -> Result {
-    let out = Command::new(program).args(args).output().map_err(|e| format!("start {program}: {e}"))?;
+    let out = Command::new(program)
+        .args(args)
+        .output()
+        .map_err(|e| format!("start {program}: {e}"))?;
     if out.status.success() {
         return Ok(());
     }
-    Err(format!("{program} {}: {}", args.join(" "), String::from_utf8_lossy(&out.stderr).trim()).into())
+    Err(format!(
+        "{program} {}: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&out.stderr).trim()
+    )
+    .into())
 }

@@ -16,7 +16,9 @@ impl Rpcs {
         let mut lines = text.lines().skip_while(|l| !l.contains(&mounted)).skip(1).peekable();
         lines.peek()?;
         let mut calls = BTreeMap::new();
-        let table = lines.take_while(|l| !l.starts_with("device ")).skip_while(|l| !l.contains("per-op statistics"));
+        let table = lines
+            .take_while(|l| !l.starts_with("device "))
+            .skip_while(|l| !l.contains("per-op statistics"));
         for line in table.skip(1) {
             if let Some((op, rest)) = line.trim().split_once(": ")
                 && let Some(n) = rest.split(' ').next().and_then(|n| n.parse().ok())
@@ -29,8 +31,13 @@ impl Rpcs {
 
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |op: &String| earlier.calls.get(op).copied().unwrap_or(0);
-        let calls = self.calls.iter().map(|(op, n)| (op.clone(), n.saturating_sub(before(op))));
-        Self { calls: calls.filter(|(_, n)| *n > 0).collect() }
+        let calls = self
+            .calls
+            .iter()
+            .map(|(op, n)| (op.clone(), n.saturating_sub(before(op))));
+        Self {
+            calls: calls.filter(|(_, n)| *n > 0).collect(),
+        }
     }
 
     pub fn of(&self, op: &str) -> u64 {
@@ -63,7 +70,9 @@ fn counts_only_the_mount_asked_for() {
         \t        LOOKUP: 3 3 0 1 1 0 0 0 0\n";
     let v4 = Rpcs::parse(text, "/mnt/v4").expect("it is in the text");
     assert_eq!((v4.total(), v4.of("OPEN"), v4.of("LOOKUP")), (8, 7, 0));
-    let later = Rpcs { calls: [("NULL".into(), 1), ("OPEN".into(), 9)].into() };
+    let later = Rpcs {
+        calls: [("NULL".into(), 1), ("OPEN".into(), 9)].into(),
+    };
     assert_eq!(later.since(&v4).calls, [("OPEN".to_owned(), 2)].into());
     assert_eq!(Rpcs::parse(text, "/mnt/v4b").map(|r| r.total()), Some(3));
     assert_eq!(Rpcs::parse(text, "/proc"), None);

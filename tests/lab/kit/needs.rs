@@ -24,7 +24,9 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 pub fn on_path(tool: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|dir| Path::new(dir).join(tool).exists())
+    path.split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .any(|dir| Path::new(dir).join(tool).exists())
 }
 
 /// The first thing that is missing, in one line, or nothing.
@@ -45,8 +47,14 @@ pub fn missing() -> Option<String> {
         return Some(format!("{tool} is not installed (scripts/lab setup installs it)"));
     }
     // A node's root is this machine's, read-only, so the places that it mounts over must exist.
-    ["/usr/lib/uml/modules", "/etc/machine-id", "/etc/hosts", "/mnt", "/var/lib/nfs"]
-        .iter()
-        .find(|path| !Path::new(path).exists())
-        .map(|path| format!("{path} does not exist"))
+    [
+        "/usr/lib/uml/modules",
+        "/etc/machine-id",
+        "/etc/hosts",
+        "/mnt",
+        "/var/lib/nfs",
+    ]
+    .iter()
+    .find(|path| !Path::new(path).exists())
+    .map(|path| format!("{path} does not exist"))
 }

@@ -52,7 +52,17 @@ pub fn create(run: &str) -> Result<u64> {
     let ns = namespace_of(run);
     tool("ip", &["netns", "add", &ns])?;
     // Bridges pass IPv6 noise of every node to every node; nothing here uses it.
-    tool("ip", &["netns", "exec", &ns, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"])?;
+    tool(
+        "ip",
+        &[
+            "netns",
+            "exec",
+            &ns,
+            "sysctl",
+            "-qw",
+            "net.ipv6.conf.default.disable_ipv6=1",
+        ],
+    )?;
     tool("ip", &["-n", &ns, "link", "set", "lo", "up"])?;
     for net in [Net::Nfs, Net::Control] {
         let bridge = bridge(run, net);
@@ -60,9 +70,15 @@ pub fn create(run: &str) -> Result<u64> {
         tool("ip", &["-n", &ns, "link", "set", &bridge, "up"])?;
     }
     let address = format!("{}/24", Net::Control.address(DRIVER));
-    tool("ip", &["-n", &ns, "address", "add", &address, "dev", &bridge(run, Net::Control)])?;
+    tool(
+        "ip",
+        &["-n", &ns, "address", "add", &address, "dev", &bridge(run, Net::Control)],
+    )?;
     let file = namespace_file(run);
-    Ok(file.metadata().map_err(|e| format!("{}: stat: {e}", file.display()))?.ino())
+    Ok(file
+        .metadata()
+        .map_err(|e| format!("{}: stat: {e}", file.display()))?
+        .ino())
 }
 
 pub fn add_taps(run: &str, node: &str) -> Result {
@@ -70,7 +86,10 @@ pub fn add_taps(run: &str, node: &str) -> Result {
     for net in [Net::Nfs, Net::Control] {
         let tap = tap(run, node, net);
         tool("ip", &["-n", &ns, "tuntap", "add", "dev", &tap, "mode", "tap"])?;
-        tool("ip", &["-n", &ns, "link", "set", &tap, "master", &bridge(run, net), "up"])?;
+        tool(
+            "ip",
+            &["-n", &ns, "link", "set", &tap, "master", &bridge(run, net), "up"],
+        )?;
     }
     Ok(())
 }
@@ -82,12 +101,25 @@ pub fn remove_taps(run: &str, node: &str) -> Result {
 }
 
 pub fn cut(run: &str, node: &str) -> Result {
-    tool("ip", &["-n", &namespace_of(run), "link", "set", &tap(run, node, Net::Nfs), "nomaster"])
+    tool(
+        "ip",
+        &[
+            "-n",
+            &namespace_of(run),
+            "link",
+            "set",
+            &tap(run, node, Net::Nfs),
+            "nomaster",
+        ],
+    )
 }
 
 pub fn mend(run: &str, node: &str) -> Result {
     let (tap, bridge) = (tap(run, node, Net::Nfs), bridge(run, Net::Nfs));
-    tool("ip", &["-n", &namespace_of(run), "link", "set", &tap, "master", &bridge])
+    tool(
+        "ip",
+        &["-n", &namespace_of(run), "link", "set", &tap, "master", &bridge],
+    )
 }
 
 /// The kernel takes bridges and taps away with the namespace, once no process is left in it.
@@ -104,7 +136,8 @@ pub fn within<T: Send>(run: &str, work: impl FnOnce() -> Result<T> + Send) -> Re
     thread::scope(|scope| {
         let entered = scope.spawn(move || {
             let file = File::open(&path).map_err(|e| format!("{}: open: {e}; is the lab up?", path.display()))?;
-            setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| format!("{}: enter the namespace: {e}", path.display()))?;
+            setns(file, CloneFlags::CLONE_NEWNET)
+                .map_err(|e| format!("{}: enter the namespace: {e}", path.display()))?;
             work()
         });
         entered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
