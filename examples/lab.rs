@@ -40,14 +40,14 @@ mod person {
         match args {
             ["up", nodes @ ..] => up(nodes)?,
             ["exec", node, cmd @ ..] if !cmd.is_empty() => return exec(node, cmd),
-            ["crash", node] => lab()?.crash(node)?,
-            ["boot", node] => lab()?.boot(node)?,
-            ["cut", node] => lab()?.cut(node)?,
-            ["mend", node] => lab()?.mend(node)?,
-            ["pause", node] => lab()?.pause(node)?,
-            ["resume", node] => lab()?.resume(node)?,
+            ["crash", node] => alone()?.crash(node)?,
+            ["boot", node] => alone()?.boot(node)?,
+            ["cut", node] => alone()?.cut(node)?,
+            ["mend", node] => alone()?.mend(node)?,
+            ["pause", node] => alone()?.pause(node)?,
+            ["resume", node] => alone()?.resume(node)?,
             ["clock", node, seconds] => {
-                lab()?.clock(
+                alone()?.clock(
                     node,
                     seconds
                         .parse()
@@ -55,7 +55,7 @@ mod person {
                 )?;
             }
             ["status"] => status()?,
-            ["down"] => lab()?.down()?,
+            ["down"] => alone()?.down()?,
             _ => return Err(USAGE.into()),
         }
         Ok(0)
@@ -63,6 +63,10 @@ mod person {
 
     fn lab() -> Result<Lab> {
         Lab::attach(&base())
+    }
+
+    fn alone() -> Result<Lab> {
+        Lab::attach_alone(&base())
     }
 
     fn up(words: &[&str]) -> Result {
@@ -75,10 +79,7 @@ mod person {
         let mut nodes: Vec<NodeSpec> = Vec::new();
         for word in if words.is_empty() { &["a", "b"] } else { words } {
             let (name, options) = word.split_once(':').map_or((*word, None), |(n, o)| (n, Some(o)));
-            let mount = options.map(|options| match options {
-                o if o.split(',').any(|o| o == "vers=3") => Mount::v3(o),
-                o => Mount::v4(o),
-            });
+            let mount = options.map(Mount::asked);
             match (nodes.iter_mut().find(|n| n.name == name), mount) {
                 (Some(known), Some(mount)) => known.mounts.push(mount),
                 (Some(_), None) => return Err(format!("node {name} is named twice").into()),

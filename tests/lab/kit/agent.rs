@@ -411,7 +411,7 @@ impl Node {
         let address = SocketAddr::from((net::Net::Control.address(self.number), PORT));
         let talk = || -> Result<(Answer, Vec<u8>, Vec<u8>)> {
             let mut stream = Bounded {
-                stream: TcpStream::connect_timeout(&address, limit)?,
+                stream: TcpStream::connect_timeout(&address, limit.min(SLACK))?,
                 deadline,
             };
             send(&mut stream.stream, &serde_json::to_vec(request)?)?;
@@ -442,7 +442,7 @@ impl Read for Bounded {
     }
 }
 
-/// What the agent may need beyond a command's own limit.
+/// What the agent may need beyond a command's own limit; also a living kernel takes no longer to accept.
 const SLACK: Duration = Duration::from_secs(5);
 
 impl Cmd {

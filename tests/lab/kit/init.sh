@@ -4,6 +4,7 @@
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
+: "${lab_dir:?}" "${lab_name:?}" "${lab_machine:?}" "${lab_role:?}" "${lab_nfs:?}" "${lab_control:?}" "${lab_port:?}" "${lab_agent:?}"
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -50,7 +51,8 @@ serve() {
     echo 10 > /proc/fs/nfsd/nfsv4gracetime
     mkdir /mnt/export
     mount -t ext4 /dev/ubdb /mnt/export
-    mkdir -p -m 1777 /mnt/export/home
+    mkdir -p /mnt/export/home
+    chmod 1777 /mnt/export/home
     nfsdcld
     rpc.statd
     exportfs -i -o rw,no_root_squash,no_subtree_check,fsid=0,insecure '*:/mnt/export'

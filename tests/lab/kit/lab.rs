@@ -39,14 +39,32 @@ impl Mount {
         }
     }
 
-    /// At /mnt/v4.
+    /// At /mnt/v4, with further options.
     pub fn v4(more: &str) -> Self {
-        Self::new("/mnt/v4", &with("vers=4.2,hard,timeo=50", more))
+        Self::with("/mnt/v4", "vers=4.2,hard,timeo=50", more)
     }
 
-    /// At /mnt/v3.
+    /// At /mnt/v3, with further options.
     pub fn v3(more: &str) -> Self {
-        Self::new("/mnt/v3", &with("vers=3,hard,timeo=50", more))
+        Self::with("/mnt/v3", "vers=3,hard,timeo=50", more)
+    }
+
+    /// What a person asks for: v3 if the options say so, else v4.2.
+    pub fn asked(options: &str) -> Self {
+        let more: Vec<&str> = options
+            .split(',')
+            .filter(|o| !matches!(*o, "vers=3" | "vers=4.2"))
+            .collect();
+        let more = more.join(",");
+        if options.split(',').any(|o| o == "vers=3") {
+            Self::v3(&more)
+        } else {
+            Self::v4(&more)
+        }
+    }
+
+    fn with(at: &str, options: &str, more: &str) -> Self {
+        Self::new(at, format!("{options},{more}").trim_end_matches(','))
     }
 
     pub fn source(&self) -> String {
@@ -56,14 +74,6 @@ impl Mount {
             "/"
         };
         format!("{SERVER}:{path}")
-    }
-}
-
-fn with(options: &str, more: &str) -> String {
-    if more.is_empty() {
-        options.into()
-    } else {
-        format!("{options},{more}")
     }
 }
 
@@ -136,6 +146,7 @@ pub struct Lab {
     /// To reap; a lab found in its folder has none.
     children: HashMap<String, Child>,
     guard: Option<Child>,
+    alone: Option<File>,
     ours: bool,
 }
 
@@ -206,6 +217,7 @@ impl Lab {
             state,
             children: HashMap::new(),
             guard: None,
+            alone: None,
             ours: true,
         };
         lab.put("lab-agent", &helper.exe)?;
@@ -224,14 +236,28 @@ impl Lab {
         let mut runs = runs(base);
         runs.retain(|(_, state)| state.owner.is_none());
         match runs.pop() {
-            Some((dir, state)) => Ok(Self {
-                dir,
-                state,
-                children: HashMap::new(),
-                guard: None,
-                ours: false,
-            }),
+            Some((dir, state)) => Ok(Self::found(dir, state)),
             None => Err("no lab is up; `scripts/lab up` starts one".into()),
+        }
+    }
+
+    /// The same to change it: one handle at a time.
+    pub fn attach_alone(base: &Path) -> Result<Self> {
+        let mut lab = Self::attach(base)?;
+        lab.alone = Some(lock(&lab.dir)?);
+        // It may have changed while this handle waited.
+        lab.state = read_state(&lab.dir).ok_or("the lab went down meanwhile")?;
+        Ok(lab)
+    }
+
+    fn found(dir: PathBuf, state: State) -> Self {
+        Self {
+            dir,
+            state,
+            children: HashMap::new(),
+            guard: None,
+            alone: None,
+            ours: false,
         }
     }
 
@@ -738,14 +764,7 @@ pub fn guard(dir: &Path) -> Result {
         .read_to_string(&mut last_words)
         .map_err(|e| format!("guard: read: {e}"))?;
     match read_state(dir) {
-        Some(state) if last_words.is_empty() => Lab {
-            dir: dir.into(),
-            state,
-            children: HashMap::new(),
-            guard: None,
-            ours: false,
-        }
-        .take_down(),
+        Some(state) if last_words.is_empty() => Lab::found(dir.into(), state).take_down(),
         _ => Ok(()),
     }
 }
@@ -775,14 +794,7 @@ fn sweep(base: &Path) -> Result {
         // A lab that a person left up has no owner, and goes with the machine's boot only.
         let owned = state.owner.is_none_or(|owner| owner.state().is_some());
         if state.boot != boot || !owned {
-            Lab {
-                dir,
-                state,
-                children: HashMap::new(),
-                guard: None,
-                ours: false,
-            }
-            .end_everything()?;
+            Lab::found(dir, state).end_everything()?;
         }
     }
     let Ok(entries) = fs::read_dir(base) else {
