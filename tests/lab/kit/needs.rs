@@ -22,11 +22,9 @@ const TOOLS: &[&str] = &[
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-pub fn on_path(tool: &str) -> bool {
+fn on_path(tool: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':')
-        .chain(["/usr/sbin", "/sbin"])
-        .any(|dir| Path::new(dir).join(tool).exists())
+    path.split(':').any(|dir| Path::new(dir).join(tool).exists())
 }
 
 /// The first thing that is missing, in one line, or nothing.
@@ -44,7 +42,7 @@ pub fn missing() -> Option<String> {
         return Some(format!("/dev/net/tun: open: {e}"));
     }
     if let Some(tool) = TOOLS.iter().find(|tool| !on_path(tool)) {
-        return Some(format!("{tool} is not installed (scripts/lab setup installs it)"));
+        return Some(format!("{tool} is not on PATH (scripts/lab setup installs it)"));
     }
     // A node's root is this machine's, read-only, so the places that it mounts over must exist.
     [
