@@ -1,3 +1,1 @@
-fn main() {
-    println!("hi");
-}
+fn main(){println!("hi");}

@@ -212,6 +212,8 @@ impl Lab {
         }
         write_state(&fresh, &state)?;
         fs::rename(&fresh, &dir).map_err(|e| format!("{}: rename: {e}", dir.display()))?;
+        // From here on the run has a living owner; and a failure below takes the lock itself to clear up.
+        drop(held);
         let mut lab = Self {
             dir,
             state,
@@ -226,7 +228,6 @@ impl Lab {
         }
         lab.state.namespace = Some(net::create(&run)?);
         lab.save()?;
-        drop(held);
         lab.write_file("init", include_str!("init.sh"), 0o755)?;
         Ok(lab)
     }
