@@ -103,7 +103,11 @@ impl Site {
         sight
     }
 
-    fn beside(&self, name: &OsStr) -> PathBuf {
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub fn beside(&self, name: &OsStr) -> PathBuf {
         self.path.with_file_name(name)
     }
 

@@ -64,6 +64,7 @@ pub struct Claim {
     take_lapsed: bool,
     accept_in_doubt: bool,
     give_way: bool,
+    sole_writer: bool,
     binds: Option<String>,
     budget: Option<Budget>,
     keeper: Option<Process>,
@@ -93,6 +94,7 @@ impl Claim {
             take_lapsed: false,
             accept_in_doubt: false,
             give_way: false,
+            sole_writer: false,
             binds: None,
             budget: None,
             keeper: None,
@@ -137,6 +139,14 @@ impl Claim {
     /// Ends with [`Error::GaveWay`] when another process is changing the record just now, instead of outlasting it.
     pub fn give_way(mut self, yes: bool) -> Self {
         self.give_way = yes;
+        self
+    }
+
+    /// Takes an owner of another host for past, since whoever can write here now is the only one: a volume that is mounted
+    /// by one host at a time, as a pod's own disk. Wrong wherever two hosts can see the directory. The new record says
+    /// that it was claimed under this policy.
+    pub fn sole_writer(mut self, yes: bool) -> Self {
+        self.sole_writer = yes;
         self
     }
 
@@ -215,12 +225,14 @@ impl Claim {
             start: keeper.start,
             extra: Map::new(),
         });
+        owner.policy = self.sole_writer.then(|| "sole-writer".to_owned());
         owner.cmd = self.command.or(owner.cmd);
         let stays = self.owner.is_none() || self.keeper.is_some();
         let mut candidate = Candidate {
             site: &site,
             take_lapsed: self.take_lapsed,
             accept_in_doubt: self.accept_in_doubt,
+            sole_writer: self.sole_writer,
             budget: self.budget,
             keeps: stays && platform::lock_reach(directory(&site.path)).is_seen_by_all(),
             record: Record {
@@ -327,6 +339,7 @@ fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Opti
         lock: None,
         cmd: platform::command_line(process.pid),
         adopted: binds.is_some().then_some(true),
+        policy: None,
         binds,
         ended: None,
         extra: Default::default(),
@@ -343,6 +356,7 @@ struct Candidate<'a> {
     site: &'a Site,
     take_lapsed: bool,
     accept_in_doubt: bool,
+    sole_writer: bool,
     budget: Option<Budget>,
     /// Whether the descriptor that writes the record is kept, with a lock that all who see the record can see.
     keeps: bool,
@@ -393,6 +407,9 @@ impl Candidate<'_> {
         match judgement.verdict {
             Verdict::Free | Verdict::Dead => Some(Kind::Claim { beat: false }),
             Verdict::Lapsed if self.take_lapsed => Some(Kind::Claim { beat: true }),
+            Verdict::Undetermined if self.sole_writer && is_elsewhere(judgement.reason) => {
+                Some(Kind::Claim { beat: true })
+            }
             _ => None,
         }
     }
@@ -489,6 +506,11 @@ impl Change for Candidate<'_> {
         *judgement = crate::verdict::judge(facts);
         !since_boot
     }
+}
+
+/// Whether a reason says no more than that the owner is not of this host.
+fn is_elsewhere(reason: Reason) -> bool {
+    matches!(reason, Reason::ForeignHost | Reason::OtherPidNamespace)
 }
 
 /// The heartbeat of a moment: its milliseconds since boot, and more than the last one.

@@ -26,6 +26,7 @@
 
 mod advice;
 pub mod ballot;
+mod breaking;
 mod change;
 mod claim;
 pub mod clock;
@@ -50,6 +51,7 @@ mod supervise;
 mod token;
 pub mod verdict;
 
+pub use breaking::{Broken, break_lease};
 pub use claim::Claim;
 pub use error::{Error, Result};
 pub use facts::Facts;

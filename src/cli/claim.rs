@@ -55,6 +55,9 @@ pub(crate) struct Admission {
     /// Take the lease although the last owner's action may or may not have happened
     #[arg(long)]
     accept_in_doubt: bool,
+    /// Take an owner of another host or container for past: this volume has one writer at a time, as a pod's own disk
+    #[arg(long)]
+    sole_writer: bool,
     /// End with 5 when another claim is just under way, instead of outlasting it
     #[arg(long)]
     give_way: bool,
@@ -75,6 +78,7 @@ impl Admission {
             .take_lapsed(self.take_lapsed)
             .accept_in_doubt(self.accept_in_doubt)
             .give_way(self.give_way)
+            .sole_writer(self.sole_writer)
             .on_wait(move |judgement| {
                 text::complain(&format!("leasehold: waiting for {}", text::paragraph(judgement, &path)));
             })

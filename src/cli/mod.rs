@@ -1,5 +1,6 @@
 //! The command: one file a verb, on the library's public API only.
 
+mod breaking;
 mod claim;
 mod exit;
 mod holder;
@@ -60,6 +61,7 @@ enum Verb {
     Note(holder::NoteArgs),
     Run(run::Args),
     Path(path::Args),
+    Break(breaking::Args),
     Id(id::Args),
 }
 
@@ -91,6 +93,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Note(args) => holder::note(args),
         Verb::Run(args) => return run::run(args).into(),
         Verb::Path(args) => path::run(args),
+        Verb::Break(args) => breaking::run(args),
         Verb::Id(args) => id::run(args),
     }
     .into()

@@ -338,6 +338,18 @@ pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
     file.write_all_at(bytes, offset)
 }
 
+pub(super) fn is_locked(file: &File) -> io::Result<bool> {
+    let mut asked = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as i16,
+        l_whence: nix::libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut asked))?;
+    Ok(i32::from(asked.l_type) != nix::libc::F_UNLCK)
+}
+
 pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }

@@ -25,6 +25,7 @@ pub enum Call {
     Write,
     Sync,
     Lock,
+    IsLocked,
     Symlink,
     ReadLink,
     Link,
@@ -205,6 +206,10 @@ impl Fs for Faulty {
 
     fn lock(&self, file: &File) -> io::Result<()> {
         self.pass(Call::Lock, || Disk.lock(file))
+    }
+
+    fn is_locked(&self, file: &File) -> io::Result<bool> {
+        self.pass(Call::IsLocked, || Disk.is_locked(file))
     }
 
     fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
