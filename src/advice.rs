@@ -23,6 +23,8 @@ fn way(judgement: &Judgement, path: &str) -> String {
     match judgement.reason {
         Reason::ProcessRunning => format!("wait for process {} to end or release it (claim --wait)", pid(owner)),
         Reason::KeeperRunning => "wait: the supervisor ends what the owner left, then the record is free".into(),
+        Reason::AskedHeld => format!("wait, or end it on {there}"),
+        Reason::AskedDead => format!("let its host say so in the record: ssh {there} leasehold settle {path}"),
         Reason::ServerAttested => format!("wait, or ask its host: {}", ask(owner, path)),
         Reason::NoRecord | Reason::Ended => "claim it".into(),
         Reason::NotRenewed => {

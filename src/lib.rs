@@ -48,6 +48,7 @@ mod run;
 mod run_state;
 #[cfg(target_os = "linux")]
 mod supervise;
+pub mod testimony;
 mod token;
 pub mod verdict;
 

@@ -55,8 +55,7 @@ impl fmt::Display for Verdict {
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal: $verdict:ident, $sentence:literal;)*) => {
         /// Why a verdict is what it is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Reason {
             $($(#[$doc])* $name,)*
@@ -92,6 +91,11 @@ reasons! {
     /// The file server still holds the lock of the owner's side.
     ServerAttested = "server-attested": Held, "the file server still holds the lock that the owner's side took on the record";
 
+    /// The owner's host was asked, and says that it runs.
+    AskedHeld = "asked": Held, "its own host was asked, and says that it is held";
+
+    /// The owner's host was asked, and says that it does not run.
+    AskedDead = "asked": Dead, "its own host was asked, and says that it is dead";
     /// ESRCH from the record's own host, boot and pid namespace.
     NoSuchProcess = "no-such-process": Dead, "there is no such process on its own host";
     /// The number is a thread of another process.
@@ -156,6 +160,12 @@ impl Reason {
             self,
             Self::Symlink | Self::NotAFile | Self::TooLarge | Self::NewerFormat | Self::Malformed
         )
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
     }
 }
 
@@ -278,6 +288,22 @@ pub fn judge(facts: &Facts) -> Judgement {
         Err(_) => (Reason::StartUnreadable, Some("the process table was not asked".into())),
     };
     conclude(facts, reason, note)
+}
+
+/// What the owner's host may have said, and been believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Held,
+    Dead,
+}
+
+/// The judgement that rests on what the owner's host said, in its own reason word.
+pub(crate) fn asked(facts: &Facts, told: Asked, reason: &str) -> Judgement {
+    let asked = match told {
+        Asked::Held => Reason::AskedHeld,
+        Asked::Dead => Reason::AskedDead,
+    };
+    conclude(facts, asked, Some(reason.to_owned()))
 }
 
 /// Judges, or says what has to be found out first. No pid may be asked about before this asks for it.

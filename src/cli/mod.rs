@@ -1,5 +1,6 @@
 //! The command: one file a verb, on the library's public API only.
 
+mod ask;
 mod breaking;
 mod claim;
 mod exit;
@@ -61,6 +62,7 @@ enum Verb {
     Note(holder::NoteArgs),
     Run(run::Args),
     Path(path::Args),
+    Ask(ask::Args),
     Break(breaking::Args),
     Id(id::Args),
 }
@@ -93,6 +95,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Note(args) => holder::note(args),
         Verb::Run(args) => return run::run(args).into(),
         Verb::Path(args) => path::run(args),
+        Verb::Ask(args) => ask::run(args),
         Verb::Break(args) => breaking::run(args),
         Verb::Id(args) => id::run(args),
     }
