@@ -20,10 +20,12 @@ pub enum Call {
     Stat,
     StatFile,
     Open,
+    Reopen,
     Read,
     Create,
     Write,
     Sync,
+    Lock,
     Symlink,
     ReadLink,
     Link,
@@ -182,6 +184,10 @@ impl Fs for Faulty {
         self.pass(Call::Open, || Disk.open(path))
     }
 
+    fn reopen(&self, path: &Path) -> io::Result<File> {
+        self.pass(Call::Reopen, || Disk.reopen(path))
+    }
+
     fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
         self.pass(Call::Read, || Disk.read(file, limit))
     }
@@ -196,6 +202,10 @@ impl Fs for Faulty {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         self.pass(Call::Sync, || Disk.sync(file))
+    }
+
+    fn lock(&self, file: &File) -> io::Result<()> {
+        self.pass(Call::Lock, || Disk.lock(file))
     }
 
     fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
