@@ -149,6 +149,41 @@ fn nobody_gives_way_to_the_dead() {
     assert_eq!(end(child).0.signal(), Some(9));
 }
 
+/// A ballot that was given up keeps its number taken until the record has reached it: whoever comes next must find the
+/// higher ballot of a rival that is about to commit.
+#[test]
+fn a_ballot_that_was_given_up_is_no_gap() {
+    let case = |step, side| Case {
+        change: Change::Claim(Before::Vacant),
+        step,
+        side,
+        options: &[],
+    };
+    let scene = Scene::set(case(0, ""));
+    let [lower, higher] = [3, 4].map(|number| format!(".x.lease.ballot-{number}"));
+
+    let mut polite = scene.worker(&["--do", "claim", "--give-way", "--fault", "stop-after:4"]);
+    let polite = polite.stderr(Stdio::piped()).spawn().expect("the worker starts");
+    assert!(stops(&polite));
+    assert!(support::names(scene.dir()).contains(&lower));
+
+    // It outlasts the first, takes the next number and is about to rename.
+    let late = scene.start(case(12, "before"), "stop");
+    assert!(stops(&late));
+    assert!(support::names(scene.dir()).contains(&higher));
+    assert_eq!(support::record(&scene.path), scene.before);
+
+    let (status, said) = go_on(polite);
+    assert_eq!(status.code(), Some(2), "{said}");
+    let lease = Claim::new(&scene.path).take().expect("nobody holds it");
+    let (status, said) = go_on(late);
+    assert_eq!(status.code(), Some(2), "two hold the lease: {said}");
+    assert_eq!(lease.holder().verify(None).expect("it is held"), lease.epoch());
+    lease.release(None).expect("it is held");
+    scene.claim_and_release(case(0, ""));
+    scene.is_clean(case(0, ""));
+}
+
 /// Tries every step of every change, before and after it, until a change ends without having reached the step.
 fn each(changes: &[Change], options: &'static [&'static str], test: fn(&Scene, Case) -> bool) {
     let rows: Vec<(Change, &str)> = changes

@@ -20,6 +20,7 @@ pub enum Call {
     Stat,
     StatFile,
     Open,
+    Reopen,
     Read,
     Create,
     Write,
@@ -185,7 +186,7 @@ impl Fs for Faulty {
     }
 
     fn reopen(&self, path: &Path) -> io::Result<File> {
-        self.pass(Call::Open, || Disk.reopen(path))
+        self.pass(Call::Reopen, || Disk.reopen(path))
     }
 
     fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
