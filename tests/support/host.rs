@@ -156,6 +156,7 @@ struct Boot {
     /// Held open: its end is the host's.
     _life: Option<ChildStdin>,
     user_namespace: bool,
+    pid_namespace: bool,
 }
 
 impl Host {
@@ -281,7 +282,7 @@ impl Host {
 
     /// Runs `leasehold` with this host's mounts, but in the pid namespace of whoever runs the tests.
     pub fn under_inner_proc(&self, words: &str) -> Answer {
-        let mut command = self.boot.enter_namespaces(&["uts", "mnt", "time"]);
+        let mut command = self.boot.enter_namespaces(&["uts", "mnt"]);
         command
             .arg(LEASEHOLD)
             .args(words.split_whitespace())
@@ -333,6 +334,7 @@ impl Boot {
                 _life: init.stdin.take(),
                 init,
                 user_namespace,
+                pid_namespace: plan.proc != "shared",
             });
         }
         let output = init.wait_with_output().map_err(|error| error.to_string())?;
@@ -340,7 +342,10 @@ impl Boot {
     }
 
     fn enter(&self) -> Command {
-        self.enter_namespaces(&["uts", "mnt", "time_for_children", "pid_for_children"])
+        // Not even one's own may be entered without the rights in it.
+        let pid = self.pid_namespace.then_some("pid_for_children");
+        let kinds = ["uts", "mnt", "time_for_children"];
+        self.enter_namespaces(&kinds.into_iter().chain(pid).collect::<Vec<_>>())
     }
 
     fn enter_namespaces(&self, kinds: &[&str]) -> Command {
