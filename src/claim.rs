@@ -244,6 +244,7 @@ impl Claim {
             watch: Watch::default(),
             began: Duration::ZERO,
             verdict: None,
+            younger_than_boot: None,
             spent_until: None,
             starts: Vec::new(),
         };
@@ -366,6 +367,8 @@ struct Candidate<'a> {
     watch: Watch,
     began: Duration,
     verdict: Option<(Judgement, Facts, Option<Duration>)>,
+    /// The stamp of a record that an earlier try found to be younger than this boot.
+    younger_than_boot: Option<Duration>,
     /// When a spent budget allows the next start, by the clock.
     spent_until: Option<Duration>,
     /// Earlier starts of this boot that the budget still counts, and those of other boots.
@@ -464,13 +467,18 @@ impl Change for Candidate<'_> {
         let clock = &self.site.judge.clock;
         let lease = self.watch.saw(sight.stamp(), self.began, clock.now());
         self.began = clock.now();
-        let (judgement, facts) = self.site.judge.weigh(&self.site.path, sight, lease);
+        let (mut judgement, mut facts) = self.site.judge.weigh(&self.site.path, sight, lease);
+        let changed = sight.stat.map(|stat| stat.changed);
+        if rests_on_a_reboot(&judgement) && changed.is_some() && changed == self.younger_than_boot {
+            facts.lease.changed_since_boot = Some(true);
+            judgement = crate::verdict::judge(&facts);
+        }
         let kind = self.admits(&judgement).filter(|_| !self.is_in_doubt(&judgement));
         let kind = kind.filter(|_| self.affords(sight.content.as_deref().ok()));
         if let Ok(record) = &sight.content {
             self.epoch = self.epoch.max(record.owner.epoch.saturating_add(1));
         }
-        self.verdict = Some((judgement, facts, sight.stat.map(|stat| stat.changed)));
+        self.verdict = Some((judgement, facts, changed));
         kind.map_or(Consent::Refuse, Consent::Go)
     }
 
@@ -494,7 +502,7 @@ impl Change for Candidate<'_> {
         let Some((judgement, facts, Some(changed))) = &mut self.verdict else {
             return true;
         };
-        if judgement.reason != Reason::HostRebooted || facts.record.boot == facts.observer.boot {
+        if !rests_on_a_reboot(judgement) {
             return true;
         }
         let age = written.changed.saturating_sub(*changed);
@@ -504,6 +512,7 @@ impl Change for Candidate<'_> {
             ..facts.lease.clone()
         };
         *judgement = crate::verdict::judge(facts);
+        self.younger_than_boot = since_boot.then_some(*changed);
         !since_boot
     }
 }
@@ -511,6 +520,11 @@ impl Change for Candidate<'_> {
 /// Whether a reason says no more than that the owner is not of this host.
 fn is_elsewhere(reason: Reason) -> bool {
     matches!(reason, Reason::ForeignHost | Reason::OtherPidNamespace)
+}
+
+/// Whether the owner counts as dead only because its boot is over.
+fn rests_on_a_reboot(judgement: &Judgement) -> bool {
+    judgement.reason == Reason::HostRebooted && judgement.owner.boot != judgement.observer.boot
 }
 
 /// The heartbeat of a moment: its milliseconds since boot, and more than the last one.

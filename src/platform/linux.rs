@@ -24,6 +24,9 @@ use crate::owner::Pid;
 /// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
 const PIDFS_MAGIC: i64 = 0x5049_4446;
 
+/// statfs(2) type of procfs.
+const PROC_MAGIC: i64 = 0x9fa0;
+
 /// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, AFS, 9p, FUSE (sshfs).
 const NETWORK_MAGIC: [u32; 9] = [
     0x6969,
@@ -80,8 +83,12 @@ pub(super) fn namespace(kind: &str) -> Option<u64> {
 }
 
 pub(super) fn proc_is_own() -> Option<bool> {
-    let link = rustix::fs::readlink("/proc/self", Vec::new()).ok()?;
-    Some(link.to_str().ok()?.parse() == Ok(std::process::id()))
+    match rustix::fs::readlink("/proc/self", Vec::new()) {
+        Ok(link) => Some(link.to_str().ok()?.parse() == Ok(std::process::id())),
+        // It has no number for us: the /proc of a namespace inside this one, or beside it.
+        Err(Errno::NOENT) if rustix::fs::statfs("/proc").is_ok_and(|found| found.f_type == PROC_MAGIC) => Some(false),
+        Err(_) => None,
+    }
 }
 
 pub(super) fn since_boot() -> Duration {
