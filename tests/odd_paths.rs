@@ -16,7 +16,7 @@ use support::{Done, Owner, Run, Site, Unprivileged, chmod, forge, is_root, names
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A claim that outlasts a rival waits 0.5 s for it; beyond this, with a machine that is busy elsewhere, it hangs.
-const AT_ONCE: Duration = Duration::from_secs(20);
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Every verb on one path, and its code.
 struct Codes {
@@ -620,8 +620,8 @@ mod mounts {
     use super::*;
 
     /// Runs a shell script with its own mounts. In it `$D` is an empty directory to mount on, `$L` the command, and
-    /// `want CODE TEXT COMMAND…` checks a command's code and that its stderr holds a text. `None`: not allowed here.
-    fn with_mounts(script: &str) -> Option<()> {
+    /// `want CODE TEXT COMMAND…` checks a command's code and that its stderr holds a text. Skipped where that is not allowed.
+    fn with_mounts(script: &str) {
         let namespaces: &[&str] = if is_root() { &["-m"] } else { &["-rm"] };
         let may = Run::program("unshare")
             .args(namespaces)
@@ -634,7 +634,7 @@ mod mounts {
                 "mount namespaces are required: {why}"
             );
             println!("SKIP: no mount namespace for this user: {why}");
-            return None;
+            return;
         }
         const PRELUDE: &str = r#"
             set -eu
@@ -658,7 +658,6 @@ mod mounts {
             .env("L", support::LEASEHOLD)
             .done();
         assert!(done.status.success(), "{}\n{}{}", done.status, done.stdout, done.stderr);
-        Some(())
     }
 
     #[test]
@@ -735,7 +734,7 @@ mod mounts {
     /// Room for the temp file, and none for the ballot: the temp file must go again.
     #[test]
     fn a_disk_with_room_for_half_a_change_is_left_as_it_was() {
-        with_mounts(&format!(
+        with_mounts(
             r#"
             mount -t tmpfs -o nr_inodes=16 t "$D"
             token=$("$L" claim "$D/x" --owner $$)
@@ -746,10 +745,10 @@ mod mounts {
             before=$(state)
             want 74 "No space left on device" "$L" renew "$D/x" --token "$token"
             want 74 "cannot create the ballot $D/.x.ballot-2" "$L" renew "$D/x" --token "$token"
-            [ "$(ls -A "$D")" = "$names" ] || {{ ls -A "$D"; exit 99; }}
+            [ "$(ls -A "$D")" = "$names" ] || { ls -A "$D"; exit 99; }
             [ "$(cat "$D/x")" = "$record" ]
-            "#
-        ));
+            "#,
+        );
     }
 }
 
