@@ -21,7 +21,6 @@ A single look cannot tell a lapse: --take-lapsed needs a --wait longer than the 
 Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt · \
 64 usage, or no such process · 74 the filesystem failed · 75 the wait ran out";
 
-/// Take a lease, and print the token that names the claim
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

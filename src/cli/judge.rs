@@ -24,7 +24,6 @@ Judging changes nothing on disk.
 Exit with one path: 0 held · 1 dead · 2 undetermined · 3 free · 4 lapsed
 With several: 0 when all could be read, 74 otherwise";
 
-/// Judge records: held, dead, lapsed, free, or undetermined with the reason
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
