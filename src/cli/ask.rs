@@ -16,13 +16,11 @@ Examples:
   leasehold ask run/bridge.lease --via 'ssh -oBatchMode=yes -l ops {host}' --timeout 5s
   leasehold ask run/bridge.lease --map /home=/export/home --remote-command /opt/bin/leasehold
 
-The transport gets one more word: a command line for a shell, as ssh takes it. An answer counts only when it comes from
-the host that the record names and is about this very claim. The record is not written; `leasehold settle` on its host
-does that.
+The transport gets one more word: a command line for a shell, as ssh takes it. An answer counts only when it comes from \
+the host that the record names and is about this very claim. The record is not written.
 
 Exit: as judge: 0 held · 1 dead, as its own host says · 2 undetermined, also when nobody answers · 3 free · 4 lapsed";
 
-/// Ask the owner's host about a record that cannot be judged from here
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -10,15 +10,17 @@ use super::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  leasehold break run/bridge.lease --token 65e7856c921a5b78b60e9498c99184ea --reason 'login-a is scrapped'
-  leasehold break run/bridge.lease --token \"$(leasehold show run/bridge.lease --field token)\" --reason … --yes
+  token=$(leasehold show run/bridge.lease --field token)
+  leasehold break run/bridge.lease --token \"$token\" --reason 'login-a is scrapped'
+  leasehold break run/bridge.lease --token \"$token\" --reason 'ticket 4711' --yes
 
-This is a decision, not a finding: the owner may still run. It has lost the lease then, and stops at its next renewal if
-it is kept by `leasehold run`. The broken record is kept beside the new, vacant one, with who, when, where and why.
+This is a decision, not a finding: the owner may still run. It has lost the lease then, and stops at its next renewal if \
+it is kept by `leasehold run`. The broken record is kept beside the new, vacant one, with who, when, where and why; its \
+name is printed.
 
-Exit: 0 broken · 2 not confirmed, or not a record · 6 the record carries another token by now · 74 the filesystem failed";
+Exit: 0 broken · 2 not confirmed, or not a record · 6 the record carries another token by now · 64 usage · 74 the \
+filesystem failed";
 
-/// Break somebody's lease: an operator's decision, recorded as one
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
