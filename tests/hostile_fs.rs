@@ -332,6 +332,10 @@ impl Scene {
                 context()
             );
         }
+        if at == Some(Call::Create) && !case.lasting {
+            let is_temp = |name: &String| names::parse_temp("x.lease".as_ref(), name.as_ref()).is_some();
+            assert!(!support::names(self.dir()).iter().any(is_temp), "{}", context());
+        }
         if !fs.reached() {
             // Nothing went wrong, and the owner lives: neither a leftover nor a second name of the record.
             assert_eq!(
