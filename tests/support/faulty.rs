@@ -87,6 +87,8 @@ pub struct Faulty {
     pub lasting: bool,
     /// After the chosen call nothing can be read any more.
     pub blinding: bool,
+    /// Nothing waits for the disk.
+    pub unsynced: bool,
     /// Done before each counted call.
     pub meanwhile: Meanwhile,
     pub fault: Option<Fault>,
@@ -105,6 +107,7 @@ impl Faulty {
             at,
             lasting: false,
             blinding: false,
+            unsynced: false,
             meanwhile: Meanwhile(Box::new(|_| {})),
             fault,
             counted,
@@ -202,7 +205,7 @@ impl Fs for Faulty {
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
-        self.pass(Call::Sync, || Disk.sync(file))
+        self.pass(Call::Sync, || if self.unsynced { Ok(()) } else { Disk.sync(file) })
     }
 
     fn lock(&self, file: &File) -> io::Result<()> {
