@@ -346,6 +346,8 @@ impl Ballot {
                 self.rename()
             }
             (State::Rechecking, Reply::Odd) => self.restart(),
+            // Where nothing was, what is there now and cannot be read may be ours, by a link whose reply was lost.
+            (State::Rechecking, Reply::Failed) if self.seen.is_none() => self.abandon(Outcome::Unknown),
             (State::Rechecking, Reply::Failed) => self.abandon(Outcome::Failed),
             (State::Untwinning, Reply::Done) => self.rename(),
             (State::Untwinning, Reply::Failed) => self.abandon(Outcome::Failed),

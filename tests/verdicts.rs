@@ -349,7 +349,7 @@ fn random_facts_reach_every_reason() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Identity is boot, namespace, pid and start time, and host before boot.
     #[test]
