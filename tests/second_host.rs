@@ -827,3 +827,38 @@ fn a_renewed_lease_does_not_lapse() {
         "waiting left something"
     );
 }
+
+/// A token is good on every host, a heartbeat counts on the clock of one.
+#[test]
+fn what_is_left_of_a_ttl_is_told_by_one_hosts_clock() {
+    if !possible() {
+        return;
+    }
+    let shared = Shared::new();
+    let lease = shared.lease();
+    let long_up = Host::named("login-a").up_for(86_400).start();
+    let just_up = Host::named("login-b").start();
+    for (a, b) in [(&long_up, &just_up), (&just_up, &long_up)] {
+        let _ = fs::remove_file(&lease);
+        let (owner, next) = (a.spawn(), b.spawn());
+        let token = a
+            .leasehold(&format!("claim {lease} --owner {} --ttl 60s", owner.pid))
+            .ok();
+        let left = |host: &Host, margin| {
+            host.leasehold(&format!("verify {lease} --token {token} --margin {margin}"))
+                .code
+        };
+        assert_eq!((left(a, "20s"), left(a, "70s")), (0, 6));
+        b.leasehold(&format!("renew {lease} --token {token}")).ok();
+        assert_eq!((left(a, "20s"), left(a, "70s")), (0, 6), "renewed by the other host");
+        b.leasehold(&format!("hand-over {lease} --token {token} --to {}", next.pid))
+            .ok();
+        assert_eq!(judge(b, &lease), "held/process-running");
+        assert_eq!(
+            (left(b, "20s"), left(b, "70s")),
+            (0, 6),
+            "handed over to the other host"
+        );
+        assert_eq!(left(a, "20s"), 6, "not known on the host that has it no more");
+    }
+}
