@@ -88,8 +88,9 @@ impl Lease {
     /// As [`Holder::renew`].
     pub fn renew(&mut self) -> Result<Record> {
         let began = self.holder.site.judge.clock.now();
+        let holder = self.holder.clone();
         let record = self.change(|record| {
-            record.beat = beat(began, record.beat);
+            holder.renew_beat(record, began);
             Ok(())
         })?;
         self.renewed = began;
@@ -235,10 +236,7 @@ impl Holder {
         let Some(ttl) = record.owner.ttl else {
             return Ok(record.owner.epoch);
         };
-        let here = &self.site.judge.host.observer;
-        let same_clock =
-            record.owner.boot.is_some() && record.owner.boot == here.boot && record.owner.timens == here.timens;
-        if !same_clock {
+        if !self.beats_on_our_clock(record) {
             return match margin {
                 None => Ok(record.owner.epoch),
                 Some(_) => {
@@ -269,7 +267,7 @@ impl Holder {
     pub fn renew(&self) -> Result<Record> {
         let now = self.site.judge.clock.now();
         self.replace(|record| {
-            record.beat = beat(now, record.beat);
+            self.renew_beat(record, now);
             Ok(())
         })
     }
@@ -293,13 +291,18 @@ impl Holder {
     pub fn hand_over(&self, pid: Pid) -> Result<Record> {
         let process = Process::of(pid)?;
         let host = &self.site.judge.host.observer;
+        let now = self.site.judge.clock.now();
         self.replace(|record| {
+            let ours = self.beats_on_our_clock(record);
             let owner = &mut record.owner;
             if owner.keeper.is_some() {
                 return Err(Error::invalid(
                     &self.site.path,
                     "a keeper is recorded, which would end it with the old owner",
                 ));
+            }
+            if !ours {
+                record.beat = beat(now, 0);
             }
             owner.host.clone_from(&host.host);
             owner.machine.clone_from(&host.machine);
@@ -379,6 +382,23 @@ impl Holder {
             }
             Ended::Refused | Ended::GaveWay => Err(refused.expect("a holder's change is refused with the reason why")),
         }
+    }
+
+    /// Moves the heartbeat. On the owner's boot it becomes this moment; the time of another clock would tell the owner's
+    /// host of a deadline that is none, so from elsewhere it only changes.
+    fn renew_beat(&self, record: &mut Record, now: Duration) {
+        let now = if self.beats_on_our_clock(record) {
+            now
+        } else {
+            Duration::ZERO
+        };
+        record.beat = beat(now, record.beat);
+    }
+
+    /// Whether the record's heartbeat is a time of this boot's clock.
+    fn beats_on_our_clock(&self, record: &Record) -> bool {
+        let (owner, here) = (&record.owner, &self.site.judge.host.observer);
+        owner.boot.is_some() && owner.boot == here.boot && owner.timens == here.timens
     }
 
     /// The record, if it is this claim's and not ended.

@@ -540,6 +540,8 @@ fn compare(process: &ProcessFacts, start: Option<u64>, pidfd: Option<u64>) -> Re
         Some(false) => Reason::NoSuchProcess,
         None => Reason::StartUnreadable,
         Some(true) if process.leader == Some(false) => Reason::NotAProcess,
+        // The inode is never given out again within a boot, a time namespace's is: the clocks differ, not the processes.
+        Some(true) if differs(start, found_start) && same_pidfd => Reason::OtherTimeNamespace,
         Some(true) if differs(start, found_start) => Reason::PidReused,
         Some(true) if differs(pidfd, process.pidfd) => Reason::PidReused,
         Some(true) if exited => Reason::Zombie,
