@@ -666,7 +666,7 @@ mod mounts {
             r#"
             mount -t tmpfs t "$D"
             token=$("$L" claim "$D/x" --owner $$)
-            mount -o remount,ro "$D"
+            mount -o remount,bind,ro "$D"
             before=$(state)
             want 0 '' "$L" judge "$D/x"
             want 0 '' "$L" show "$D/x"
