@@ -57,7 +57,7 @@ pub fn break_lease(judge: Judge, path: &Path, token: Token, reason: &str) -> Res
         next: None,
         refused: None,
     };
-    let ended = site.change(Ballot::new(Kind::Claim { beat: false }, successor, false), &mut change);
+    let ended = site.change(Ballot::new(Kind::Claim, successor, false), &mut change);
     let refused = match ended {
         Ok(Ended::Committed { .. }) => {
             let record = change.next.expect("what was committed was composed");
@@ -111,7 +111,7 @@ impl Change for Break<'_> {
                 next.owner.ended = Some(timestamp());
                 next.state.set("broken", self.testimony.clone());
                 self.next = Some(next);
-                Consent::Go(Kind::Claim { beat: false })
+                Consent::Go
             }
             Err(error) => {
                 self.refused = Some(error);

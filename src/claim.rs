@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::ballot::{Ballot, Kind};
+use crate::ballot::{self, Ballot};
 use crate::change::{Change, Consent, Ended, Site};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts};
@@ -136,7 +136,8 @@ impl Claim {
         self
     }
 
-    /// Ends with [`Error::GaveWay`] when another process is changing the record just now, instead of outlasting it.
+    /// Ends with [`Error::GaveWay`] when another process is changing the record just now, and does so within half a second,
+    /// instead of starting over.
     pub fn give_way(mut self, yes: bool) -> Self {
         self.give_way = yes;
         self
@@ -263,7 +264,7 @@ impl Claim {
         loop {
             let token = candidate.record.owner.token;
             candidate.began = site.judge.clock.now();
-            let ballot = Ballot::new(Kind::Claim { beat: false }, token, self.give_way);
+            let ballot = Ballot::new(ballot::Kind::Claim, token, self.give_way);
             let refusal = match site.change(ballot, &mut candidate)? {
                 Ended::Committed { seq, file } => {
                     let now = site
@@ -399,21 +400,19 @@ impl Candidate<'_> {
                 again_in,
             };
         }
-        if self.is_in_doubt(&judgement) && self.admits(&judgement).is_some() {
+        if self.is_in_doubt(&judgement) && self.admits(&judgement) {
             Error::InDoubt(Box::new(judgement))
         } else {
             Error::Refused(Box::new(judgement))
         }
     }
 
-    fn admits(&self, judgement: &Judgement) -> Option<Kind> {
+    fn admits(&self, judgement: &Judgement) -> bool {
         match judgement.verdict {
-            Verdict::Free | Verdict::Dead => Some(Kind::Claim { beat: false }),
-            Verdict::Lapsed if self.take_lapsed => Some(Kind::Claim { beat: true }),
-            Verdict::Undetermined if self.sole_writer && is_elsewhere(judgement.reason) => {
-                Some(Kind::Claim { beat: true })
-            }
-            _ => None,
+            Verdict::Free | Verdict::Dead => true,
+            Verdict::Lapsed => self.take_lapsed,
+            Verdict::Undetermined => self.sole_writer && is_elsewhere(judgement.reason),
+            Verdict::Held => false,
         }
     }
 
@@ -473,13 +472,13 @@ impl Change for Candidate<'_> {
             facts.lease.changed_since_boot = Some(true);
             judgement = crate::verdict::judge(&facts);
         }
-        let kind = self.admits(&judgement).filter(|_| !self.is_in_doubt(&judgement));
-        let kind = kind.filter(|_| self.affords(sight.content.as_deref().ok()));
+        let admitted =
+            self.admits(&judgement) && !self.is_in_doubt(&judgement) && self.affords(sight.content.as_deref().ok());
         if let Ok(record) = &sight.content {
             self.epoch = self.epoch.max(record.owner.epoch.saturating_add(1));
         }
         self.verdict = Some((judgement, facts, changed));
-        kind.map_or(Consent::Refuse, Consent::Go)
+        if admitted { Consent::Go } else { Consent::Refuse }
     }
 
     fn keeps(&self) -> bool {
@@ -505,8 +504,15 @@ impl Change for Candidate<'_> {
         if !rests_on_a_reboot(judgement) {
             return true;
         }
+        // The record may have been replaced between the look at its stamp and that at its content.
+        let stamped = self
+            .site
+            .judge
+            .fs
+            .stat(&self.site.path)
+            .is_ok_and(|now| now.changed == *changed);
         let age = written.changed.saturating_sub(*changed);
-        let since_boot = age < platform::since_boot();
+        let since_boot = !stamped || age < platform::since_boot();
         facts.lease = LeaseFacts {
             changed_since_boot: Some(since_boot),
             ..facts.lease.clone()

@@ -459,7 +459,7 @@ impl Change for HolderChange<'_> {
         match edited {
             Ok(next) => {
                 self.next = Some(next);
-                Consent::Go(Kind::Holder)
+                Consent::Go
             }
             Err(error) => {
                 self.refused = Some(error);

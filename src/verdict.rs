@@ -503,18 +503,29 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
             Some("/proc here shows another pid namespace".into()),
         ));
     }
-    if let (Some(start), Some(uptime)) = (record.start, observer.uptime)
-        && uptime + START_SLACK < start as f64 / TICKS
-    {
-        let note = "the boot id repeats: the recorded start lies beyond this boot's age";
-        return Ok((Reason::HostRebooted, Some(note.into())));
-    }
-    let Some(process) = &facts.process else {
-        return Err(Question::Process {
-            pid,
-            pidfd: record.pidfd.is_some(),
-        });
+    let beyond = matches!((record.start, observer.uptime), (Some(start), Some(uptime))
+        if uptime + START_SLACK < start as f64 / TICKS);
+    let rebooted = "the boot id repeats: the recorded start lies beyond this boot's age";
+    let process = match &facts.process {
+        Some(process) => process,
+        None if beyond && record.pidfd.is_none() => return Ok((Reason::HostRebooted, Some(rebooted.into()))),
+        None => {
+            return Err(Question::Process {
+                pid,
+                pidfd: record.pidfd.is_some(),
+            });
+        }
     };
+    if beyond {
+        // The kernel gives the inode of a time namespace to another one once it is gone.
+        return Ok(match is_same_pidfd(process, record.pidfd) {
+            true => (
+                Reason::OtherTimeNamespace,
+                Some("the pidfs inode is the recorded one".into()),
+            ),
+            false => (Reason::HostRebooted, Some(rebooted.into())),
+        });
+    }
     let found = compare(process, record.start, record.pidfd);
     let Some(keeper) = record.keeper.as_ref().filter(|_| found.verdict() == Verdict::Dead) else {
         return Ok((found, None));
@@ -522,7 +533,7 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
     let Some(probe) = &process.keeper else {
         return Err(Question::Keeper(keeper.pid));
     };
-    let keeper = compare(probe, Some(keeper.start), None);
+    let keeper = compare(probe, keeper.start, None);
     Ok(match keeper.verdict() {
         Verdict::Dead => (found, None),
         Verdict::Held => (Reason::KeeperRunning, None),
@@ -530,17 +541,22 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
     })
 }
 
+/// Whether the process has the recorded pidfs inode, which is never given out again within a boot.
+fn is_same_pidfd(process: &ProcessFacts, pidfd: Option<u64>) -> bool {
+    pidfd.is_some() && pidfd == process.pidfd
+}
+
 /// Whether the process under the number is the recorded one.
 fn compare(process: &ProcessFacts, start: Option<u64>, pidfd: Option<u64>) -> Reason {
     let differs = |recorded: Option<u64>, found: Option<u64>| matches!((recorded, found), (Some(r), Some(f)) if r != f);
-    let same_pidfd = pidfd.is_some() && pidfd == process.pidfd;
+    let same_pidfd = is_same_pidfd(process, pidfd);
     let found_start = process.start.filter(|_| process.start_readable != Some(false));
     let exited = matches!(process.state.as_deref(), Some("Z" | "X")) && process.threads_alive == Some(false);
     match process.exists {
         Some(false) => Reason::NoSuchProcess,
         None => Reason::StartUnreadable,
         Some(true) if process.leader == Some(false) => Reason::NotAProcess,
-        // The inode is never given out again within a boot, a time namespace's is: the clocks differ, not the processes.
+        // The inode of a time namespace is given out again: the clocks differ, not the processes.
         Some(true) if differs(start, found_start) && same_pidfd => Reason::OtherTimeNamespace,
         Some(true) if differs(start, found_start) => Reason::PidReused,
         Some(true) if differs(pidfd, process.pidfd) => Reason::PidReused,

@@ -134,7 +134,7 @@ fn record() -> impl Strategy<Value = RecordFacts> {
                 pidfd,
                 keeper: keeper.map(|start| KeeperFacts {
                     pid: Pid::new(4200).expect("a pid"),
-                    start,
+                    start: Some(start),
                 }),
                 ttl,
                 lock,
@@ -337,6 +337,8 @@ const SUPPORT: &[Forget] = &[
 fn random_facts_reach_every_reason() {
     let mut runner = TestRunner::deterministic();
     let mut left: Vec<Reason> = Reason::ALL.to_vec();
+    // What another host said is no fact.
+    left.retain(|reason| reason.word() != "asked");
     for _ in 0..20_000 {
         let facts = facts().new_tree(&mut runner).expect("facts").current();
         let reason = judge(&facts).reason;
@@ -400,7 +402,7 @@ proptest! {
             }
             Reason::KeeperRunning => {
                 let keeper = process.and_then(|p| p.keeper.as_deref());
-                let recorded = record.keeper.as_ref().map(|keeper| keeper.start);
+                let recorded = record.keeper.as_ref().and_then(|keeper| keeper.start);
                 is_placed_here(&facts) && keeper.is_some_and(|keeper| is_seen_running(keeper, recorded, None))
             }
             Reason::ServerAttested => {

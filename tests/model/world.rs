@@ -333,7 +333,7 @@ impl Protocol {
             _ => return None,
         };
         let kind = match job {
-            Job::Claim => Kind::Claim { beat: false },
+            Job::Claim => Kind::Claim,
             _ => Kind::Holder,
         };
         let ballot = Ballot::new(kind, token, give_way);
@@ -489,10 +489,7 @@ impl Protocol {
         };
         Some(match change.action {
             Action::Look => match self.consider(world, change, file) {
-                Ok(kind) => {
-                    change.ballot.set_kind(kind);
-                    seen
-                }
+                Ok(()) => seen,
                 Err(refusal) => refusal,
             },
             Action::Write { seq } => {
@@ -554,14 +551,14 @@ impl Protocol {
                     File::Record { inode, .. } => Some(inode),
                     _ => None,
                 };
-                seen
+                if file == File::Absent { Reply::Missing } else { seen }
             }
             _ => unreachable!("the other actions are calls"),
         })
     }
 
     /// The judge's part of a look: whether the change is allowed, and from which record the next one is made.
-    fn consider(&self, world: &World, change: &mut Change, file: File) -> Result<Kind, Reply> {
+    fn consider(&self, world: &World, change: &mut Change, file: File) -> Result<(), Reply> {
         let found = match file {
             File::Absent => None,
             File::Empty if !world.ballots.is_empty() && !self.has(Fault::EmptyStays) => None,
@@ -571,7 +568,7 @@ impl Protocol {
         let owner = change.next.map(|next| next.owner);
         if change.job != Job::Claim {
             let current = found.filter(|record| record.token == change.token && !record.ended);
-            let record = current.ok_or(Reply::Lost)?;
+            let record = current.ok_or(Reply::Refused)?;
             change.next = Some(Record {
                 owner: match change.job {
                     Job::HandOver(to) => to,
@@ -580,9 +577,8 @@ impl Protocol {
                 ended: change.job == Job::Release,
                 ..record
             });
-            return Ok(Kind::Holder);
+            return Ok(());
         }
-        let mut kind = Kind::Claim { beat: false };
         change.over = None;
         if let Some(record) = found {
             change.epoch = change.epoch.max(record.epoch + 1);
@@ -591,7 +587,6 @@ impl Protocol {
                     return Err(Reply::Refused);
                 }
                 change.over = Some(record.token);
-                kind = Kind::Claim { beat: true };
             }
         }
         change.next = Some(Record {
@@ -602,7 +597,7 @@ impl Protocol {
             ended: false,
             over: None,
         });
-        Ok(kind)
+        Ok(())
     }
 
     /// Makes a call on the directory.
@@ -709,7 +704,7 @@ impl Protocol {
                     _ => Phase::Idle,
                 }
             }
-            (_, Outcome::Lost) => Phase::Idle,
+            (_, Outcome::Refused) => Phase::Idle,
             (Job::Note { .. }, outcome) if outcome != Outcome::Resurrected => Phase::Idle,
             (job, Outcome::Resurrected) => {
                 world.contenders[slot].phase = stopped;
