@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, kill, killpg, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid as RawPid, fork, getpgrp, getpid, setpgid, tcgetpgrp, tcsetpgrp};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -186,6 +186,10 @@ impl Gate {
         // SAFETY: the child makes only async-signal-safe calls; all that it needs has been allocated before.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => {
+                // Where it is ignored, as some parents leave it, the kernel reaps, and tells nobody. The command has it as
+                // it was.
+                // SAFETY: sets a default disposition.
+                let _ = unsafe { nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) };
                 // Both sides do it, so that it is done whoever runs first; it fails once the child has exec'd.
                 let _ = setpgid(child, child);
                 let pid = Pid::new(child.as_raw().into()).expect("the kernel gives pids above 0");
@@ -397,26 +401,24 @@ impl Child {
 
     /// What it is doing. A stop is told once.
     pub fn state(&self) -> State {
-        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        match waitid(Id::Pid(self.raw()), ended) {
-            Ok(WaitStatus::Exited(_, code)) => return State::Exited(code),
-            Ok(WaitStatus::Signaled(_, signal, _)) => return State::Killed(signal as i32),
-            _ => {}
+        match wait_for(Some(self.raw()), libc::WEXITED | libc::WNOWAIT) {
+            Some((_, libc::CLD_EXITED, code)) => return State::Exited(code),
+            Some((_, _, signal)) => return State::Killed(signal),
+            None => {}
         }
-        match waitid(Id::Pid(self.raw()), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
-            Ok(WaitStatus::Stopped(_, signal)) => State::Stopped(signal),
-            _ => State::Running,
+        let stopped = wait_for(Some(self.raw()), libc::WSTOPPED);
+        match stopped.and_then(|(_, _, signal)| Signal::try_from(signal).ok()) {
+            Some(signal) => State::Stopped(signal),
+            None => State::Running,
         }
     }
 
     /// Reaps processes that others left to us, while this one has not ended.
     pub fn reap_others(&self) {
-        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        while let Ok(status) = waitid(Id::All, ended) {
-            match status.pid() {
-                Some(pid) if pid != self.raw() => drop(waitpid(pid, None)),
-                _ => break,
-            }
+        while let Some((pid, ..)) = wait_for(None, libc::WEXITED | libc::WNOWAIT)
+            && pid != self.raw()
+        {
+            reap_if_ended(pid);
         }
     }
 
@@ -485,6 +487,18 @@ impl Child {
 
 fn reap_if_ended(pid: RawPid) {
     let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+}
+
+/// waitid(2) for one child, or any, without waiting: its pid, how it changed (CLD_…), and the exit code or signal as a
+/// number: the wrappers know no real-time signals.
+fn wait_for(pid: Option<RawPid>, what: libc::c_int) -> Option<(RawPid, libc::c_int, libc::c_int)> {
+    let (kind, id) = pid.map_or((libc::P_ALL, 0), |pid| (libc::P_PID, pid.as_raw().unsigned_abs()));
+    // SAFETY: all zero is a valid siginfo_t, which the call fills in; the fields read are those of SIGCHLD.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let found = libc::waitid(kind, id, &mut info, what | libc::WNOHANG) == 0 && info.si_pid() != 0;
+        found.then(|| (RawPid::from_raw(info.si_pid()), info.si_code, info.si_status()))
+    }
 }
 
 /// A process that the command left behind.
