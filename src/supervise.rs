@@ -75,25 +75,15 @@ pub(crate) fn run(run: Run) -> Result<Report> {
             .name("heartbeat".into())
             .spawn(move || beat(heart, terms, &watch, &inbox, &outbox))
     };
-    let mut gate_child = None;
-    match thread {
-        Ok(_) => {
-            if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_interactive()) {
-                terminal.give_to(gate.pid());
-            }
-            match gate.open(token, epoch) {
-                Ok(child) => gate_child = Some(child),
-                Err(error) => report.not_started = Some(error),
-            }
+    if let Err(error) = thread {
+        gate.shut();
+        report.not_started = Some(error);
+    } else {
+        if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_interactive()) {
+            terminal.give_to(gate.pid());
         }
-        Err(error) => {
-            gate.shut();
-            report.not_started = Some(error);
-        }
-    }
-    if let Some(child) = gate_child {
         let supervisor = Supervisor {
-            child,
+            child: gate.open(token, epoch),
             events,
             terminal,
             terms,
@@ -109,10 +99,6 @@ pub(crate) fn run(run: Run) -> Result<Report> {
             asked: HashSet::new(),
         };
         supervisor.run(&mut report);
-    } else {
-        // Signals that came meanwhile may end us again.
-        drop(events);
-        let _ = orders.send(Order::End);
     }
     let at_most = if report.lost.is_some() {
         terms.grace()
@@ -330,7 +316,8 @@ impl Supervisor {
         // No heartbeat may come after the record is vacated; one that hangs is harmless, its file is replaced.
         let _ = self.orders.send(Order::End);
         self.child.reap();
-        report.ending = self.ending;
+        report.not_started = self.child.not_started();
+        report.ending = self.ending.filter(|_| report.not_started.is_none());
         report.lost = self.lost;
         report.outlived = self.outlived;
     }

@@ -172,7 +172,6 @@ impl Remote {
 pub(crate) struct Gate {
     child: Child,
     go: OwnedFd,
-    failed: File,
 }
 
 impl Gate {
@@ -194,9 +193,11 @@ impl Gate {
                 let _ = setpgid(child, child);
                 let pid = Pid::new(child.as_raw().into()).expect("the kernel gives pids above 0");
                 Ok(Self {
-                    child: Child { pid },
+                    child: Child {
+                        pid,
+                        failed: failed.into(),
+                    },
                     go,
-                    failed: failed.into(),
                 })
             }
             ForkResult::Child => {
@@ -211,25 +212,16 @@ impl Gate {
         self.child.pid
     }
 
-    /// Lets it run its program, with `LEASEHOLD_TOKEN` and `LEASEHOLD_EPOCH`.
-    ///
-    /// # Errors
-    /// Why the program could not be run; the process has ended then.
-    pub fn open(mut self, token: Token, epoch: u64) -> io::Result<Child> {
+    /// Lets it run its program, with `LEASEHOLD_TOKEN` and `LEASEHOLD_EPOCH`. Does not wait for that: a program on a dead
+    /// mount may take for ever. [`Child::not_started`] tells when it has ended.
+    pub fn open(self, token: Token, epoch: u64) -> Child {
         let mut message = [0; MESSAGE];
         message[..TOKEN_BYTES].copy_from_slice(token.to_string().as_bytes());
         let epoch = epoch.to_string();
         message[TOKEN_BYTES..][..epoch.len()].copy_from_slice(epoch.as_bytes());
-        File::from(self.go).write_all(&message)?;
-        let mut errno = [0; 4];
-        match self.failed.read_exact(&mut errno) {
-            // Closed by exec.
-            Err(_) => Ok(self.child),
-            Ok(()) => {
-                self.child.reap();
-                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
-            }
-        }
+        // It fails only when somebody has killed the process, which is then noticed as any other end.
+        let _ = File::from(self.go).write_all(&message);
+        self.child
     }
 
     /// Ends it before it has run anything.
@@ -382,11 +374,20 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
+    /// Says why the program could not be run; closed by exec.
+    failed: File,
 }
 
 impl Child {
     fn raw(&self) -> RawPid {
         RawPid::from_raw(self.pid.get())
+    }
+
+    /// Why the program could not be run, of a process that has ended.
+    pub fn not_started(&self) -> Option<io::Error> {
+        let mut errno = [0; 4];
+        (&self.failed).read_exact(&mut errno).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
     }
 
     /// Signals the process alone.
