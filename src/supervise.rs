@@ -19,7 +19,9 @@ use crate::run_state::Outcome;
 
 pub(crate) fn run(run: Run) -> Result<Report> {
     let path = run.claim.path().to_owned();
-    let terms = Terms::new(run.ttl, run.grace.unwrap_or(Terms::usual_grace(run.ttl)));
+    // As the record will have it, in whole seconds.
+    let ttl = Duration::from_secs(run.ttl.as_secs());
+    let terms = Terms::new(ttl, run.grace.unwrap_or(Terms::usual_grace(ttl)));
     child::adopt_orphans().map_err(Error::io("become the subreaper for", &path))?;
     let gate = Gate::fork(&run.words, &path).map_err(Error::io("fork for", &path))?;
     let words: Vec<_> = run.words.iter().map(|word| word.to_string_lossy()).collect();
@@ -27,7 +29,7 @@ pub(crate) fn run(run: Run) -> Result<Report> {
         run.claim
             .owner(gate.pid())
             .keeper(keeper)
-            .ttl(run.ttl)
+            .ttl(ttl)
             .command(words.join(" "))
             .take()
     });
@@ -78,9 +80,10 @@ pub(crate) fn run(run: Run) -> Result<Report> {
             .name("heartbeat".into())
             .spawn(move || beat(heart, terms, &watch, &inbox, &outbox))
     };
-    if let Err(error) = thread {
+    let events = if let Err(error) = thread {
         gate.shut();
         report.not_started = Some(error);
+        events
     } else {
         if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_interactive()) {
             terminal.give_to(gate.pid());
@@ -101,14 +104,16 @@ pub(crate) fn run(run: Run) -> Result<Report> {
             outlived: false,
             asked: HashSet::new(),
         };
-        supervisor.run(&mut report);
-    }
+        supervisor.run(&mut report)
+    };
     let at_most = if report.lost.is_some() {
         terms.grace()
     } else {
         terms.ttl()
     };
     vacate(lease, &mut report, at_most);
+    // Only now: a signal that came too late for the command must not end us before the record is vacated.
+    drop(events);
     Ok(report)
 }
 
@@ -121,7 +126,7 @@ fn vacate(lease: Lease, report: &mut Report, at_most: Duration) {
     lease.leave();
     let (done, answer) = mpsc::channel();
     let path = holder.path().to_owned();
-    std::thread::spawn(move || {
+    let end = move || {
         let ended = holder.end(|record| {
             let state = &mut record.state;
             state.set("exit", code);
@@ -134,7 +139,11 @@ fn vacate(lease: Lease, report: &mut Report, at_most: Duration) {
         });
         // Whoever waited may have given up.
         let _ = done.send(ended.map(drop));
-    });
+    };
+    if let Err(error) = std::thread::Builder::new().spawn(end) {
+        report.unreleased = Some(Error::io("start a thread to vacate", &path)(error));
+        return;
+    }
     match answer.recv_timeout(at_most) {
         Ok(Ok(())) => {}
         Ok(Err(error @ Error::Lost { .. })) => {
@@ -314,7 +323,7 @@ struct Supervisor {
 
 impl Supervisor {
     /// Waits for the command, and for what it leaves behind. Makes no call on the record's filesystem.
-    fn run(mut self, report: &mut Report) {
+    fn run(mut self, report: &mut Report) -> Events {
         loop {
             // Only a broken kernel interface ends this; the command is then killed by its parent-death signal.
             let woken = self
@@ -322,12 +331,11 @@ impl Supervisor {
                 .wait()
                 .expect("poll, signalfd and timerfd work on descriptors of our own");
             for (signal, to_group) in woken.forward {
-                if self.ending.is_none() {
-                    if to_group {
-                        self.child.signal_group(signal)
-                    } else {
-                        self.child.signal(signal)
-                    }
+                match self.phase {
+                    Phase::Waiting => self.signal_all(signal),
+                    _ if self.ending.is_some() => {}
+                    _ if to_group => self.child.signal_group(signal),
+                    _ => self.child.signal(signal),
                 }
             }
             if woken.stop && self.ending.is_none() {
@@ -353,6 +361,7 @@ impl Supervisor {
         report.ending = self.ending.filter(|_| report.not_started.is_none());
         report.lost = self.lost;
         report.outlived = self.outlived;
+        self.events
     }
 
     fn now(&self) -> Duration {

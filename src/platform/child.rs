@@ -129,6 +129,8 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
+        // They were the command's, which is gone.
+        while let Ok(Some(_)) = self.signals.read_signal() {}
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.old_mask), None);
     }
 }
