@@ -303,6 +303,10 @@ enum Phase {
     Waiting,
 }
 
+fn signal_each(processes: Vec<Descendant>, signal: Signal) {
+    processes.into_iter().for_each(|process| process.signal(signal));
+}
+
 struct Supervisor {
     child: Child,
     events: Events,
@@ -332,7 +336,7 @@ impl Supervisor {
                 .expect("poll, signalfd and timerfd work on descriptors of our own");
             for (signal, to_group) in woken.forward {
                 match self.phase {
-                    Phase::Waiting => self.signal_all(signal),
+                    Phase::Waiting => signal_each(self.child.descendants(), signal),
                     _ if self.ending.is_some() => {}
                     _ if to_group => self.child.signal_group(signal),
                     _ => self.child.signal(signal),
@@ -476,10 +480,7 @@ impl Supervisor {
     fn signal_all(&self, signal: Signal) {
         self.child.signal_group(signal);
         if self.descendants != Descendants::Leave {
-            self.child
-                .descendants()
-                .into_iter()
-                .for_each(|descendant| descendant.signal(signal));
+            signal_each(self.child.descendants_elsewhere(), signal);
         }
     }
 

@@ -183,6 +183,8 @@ impl Gate {
         let mut plan = Exec::new(words, path)?;
         let (go_read, go) = pipe_with(PipeFlags::CLOEXEC)?;
         let (failed, failed_write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let strangers = children().unwrap_or_default();
+        let strangers = strangers.into_iter().filter_map(Descendant::at).collect();
         let parent = getpid();
         // SAFETY: the child makes only async-signal-safe calls; all that it needs has been allocated before.
         match unsafe { fork() }? {
@@ -198,6 +200,7 @@ impl Gate {
                     child: Child {
                         pid,
                         failed: failed.into(),
+                        strangers,
                     },
                     go,
                 })
@@ -378,6 +381,8 @@ pub(crate) struct Child {
     pid: Pid,
     /// Says why the program could not be run; closed by exec.
     failed: File,
+    /// Children that the supervisor's process already had, from before it became the supervisor: none of the command's.
+    strangers: Vec<Descendant>,
 }
 
 impl Child {
@@ -448,44 +453,66 @@ impl Child {
 
     /// The supervisor's children but for this one; `None` where the kernel keeps no such list.
     fn other_children(&self) -> Option<Vec<RawPid>> {
-        let mut pids = Vec::new();
-        for task in std::fs::read_dir("/proc/self/task").ok()? {
-            let list = std::fs::read_to_string(task.ok()?.path().join("children")).ok()?;
-            pids.extend(
-                list.split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse().ok())
-                    .map(RawPid::from_raw),
-            );
-        }
-        pids.retain(|pid| *pid != self.raw());
+        let mut pids = children()?;
+        pids.retain(|pid| {
+            *pid != self.raw()
+                && (self.strangers.is_empty()
+                    || Descendant::at(*pid).is_none_or(|child| !self.strangers.contains(&child)))
+        });
         Some(pids)
     }
 
-    /// The processes that descend from this one's supervisor, but for itself, with whom they are a child of: those of a
-    /// parent that has ended are the supervisor's own.
+    /// The processes that descend from this one's supervisor, but for itself: those of a parent that has ended are the
+    /// supervisor's own.
     pub fn descendants(&self) -> Vec<Descendant> {
-        let mut parents: HashMap<i32, Vec<Descendant>> = HashMap::new();
+        self.find(|_| true)
+    }
+
+    /// Those which do not belong to its group, so that nothing is signalled twice.
+    pub fn descendants_elsewhere(&self) -> Vec<Descendant> {
+        self.find(|stat| stat.group != self.pid.get())
+    }
+
+    fn find(&self, which: impl Fn(&super::ProcStat) -> bool) -> Vec<Descendant> {
+        let mut parents: HashMap<i32, Vec<(Descendant, bool)>> = HashMap::new();
         let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in numbers.filter_map(|entry| Pid::new(entry.file_name().to_str()?.parse().ok()?)) {
             if let Some(stat) = super::read_stat(pid) {
                 parents
                     .entry(stat.parent)
                     .or_default()
-                    .push(Descendant { pid, start: stat.start });
+                    .push((Descendant { pid, start: stat.start }, which(&stat)));
             }
         }
         let mut found = Vec::new();
         let mut queue = vec![getpid().as_raw()];
         while let Some(parent) = queue.pop() {
-            for child in parents.remove(&parent).unwrap_or_default() {
+            for (child, wanted) in parents.remove(&parent).unwrap_or_default() {
+                if self.strangers.contains(&child) {
+                    continue;
+                }
                 queue.push(child.pid.get());
-                if child.pid != self.pid {
+                if wanted && child.pid != self.pid {
                     found.push(child);
                 }
             }
         }
         found
     }
+}
+
+/// This process's children, of all its threads; `None` where the kernel keeps no such list.
+fn children() -> Option<Vec<RawPid>> {
+    let mut pids = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let list = std::fs::read_to_string(task.ok()?.path().join("children")).ok()?;
+        pids.extend(
+            list.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .map(RawPid::from_raw),
+        );
+    }
+    Some(pids)
 }
 
 fn reap_if_ended(pid: RawPid) {
@@ -512,6 +539,15 @@ pub(crate) struct Descendant {
 }
 
 impl Descendant {
+    /// The process that has this pid now.
+    fn at(pid: RawPid) -> Option<Self> {
+        let pid = Pid::new(pid.as_raw().into())?;
+        Some(Self {
+            pid,
+            start: super::read_stat(pid)?.start,
+        })
+    }
+
     /// Signals it, if the pid is still its own.
     pub fn signal(self, signal: Signal) {
         let Some(signal) = rustix::process::Signal::from_named_raw(signal as i32) else {
