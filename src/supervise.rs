@@ -61,6 +61,7 @@ pub(crate) fn run(run: Run) -> Result<Report> {
         not_started: None,
         unreleased: None,
         outlived: false,
+        interrupted: false,
     };
 
     let terminal = Terminal::open();
@@ -102,6 +103,7 @@ pub(crate) fn run(run: Run) -> Result<Report> {
             ending: None,
             lost: None,
             outlived: false,
+            interrupted: false,
             asked: HashSet::new(),
         };
         supervisor.run(&mut report)
@@ -321,6 +323,7 @@ struct Supervisor {
     ending: Option<Ending>,
     lost: Option<String>,
     outlived: bool,
+    interrupted: bool,
     /// Processes left behind that have been asked to end.
     asked: HashSet<Descendant>,
 }
@@ -365,6 +368,7 @@ impl Supervisor {
         report.ending = self.ending.filter(|_| report.not_started.is_none());
         report.lost = self.lost;
         report.outlived = self.outlived;
+        report.interrupted = self.interrupted;
         self.events
     }
 
@@ -499,6 +503,13 @@ impl Supervisor {
     fn ended(&mut self, ending: Ending) {
         self.ending = Some(ending);
         if let Some(terminal) = &self.terminal {
+            // A terminal's signal is for the whole job, and reached only the part of it that had the terminal.
+            if let Ending::Signal(signal) = ending
+                && terminal.has(&self.child)
+                && self.events.interrupt_job(signal)
+            {
+                self.interrupted = true;
+            }
             terminal.take(&self.child);
         }
         let now = self.now();
@@ -550,17 +561,27 @@ impl Supervisor {
         if self.phase != Phase::Running {
             return;
         }
-        let Some(terminal) = self.terminal.as_ref().filter(|terminal| terminal.is_ours(&self.child)) else {
-            return;
-        };
-        if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) && !terminal.has(&self.child) {
+        let Some(terminal) = &self.terminal else { return };
+        let ours = terminal.is_ours(&self.child);
+        let wants = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if wants && ours {
             // It wants the terminal, which we have.
             terminal.give(&self.child);
-            self.child.signal_group(Signal::SIGCONT);
+            return self.child.signal_group(Signal::SIGCONT);
+        }
+        // Somebody's doing, and no job of a shell that waits for it.
+        if signal == Signal::SIGSTOP && !ours {
+            return;
+        }
+        if !terminal.is_controlled() {
+            // Nobody would continue us. A command alone would not have been stopped by the terminal.
+            if signal == Signal::SIGTSTP {
+                self.child.signal_group(Signal::SIGCONT);
+            }
             return;
         }
         terminal.take(&self.child);
-        self.events.stop_self();
+        self.events.stop_job(signal);
         // Continued by the shell: the lease may have been lost meanwhile.
         self.hold();
     }

@@ -17,7 +17,7 @@ use nix::libc;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, kill, killpg, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{ForkResult, Pid as RawPid, fork, getpgrp, getpid, setpgid, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{ForkResult, Pid as RawPid, fork, getpgid, getpgrp, getpid, getppid, getsid, setpgid, tcgetpgrp, tcsetpgrp};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::{
@@ -116,14 +116,28 @@ impl Events {
         Ok(woken)
     }
 
-    /// Stops this process as the terminal asked, until the shell continues it.
-    pub fn stop_self(&self) {
+    /// Stops this process's job as the terminal would have, until the shell continues it.
+    pub fn stop_job(&self, signal: Signal) {
+        if signal == Signal::SIGSTOP {
+            // Sent by somebody, to one process.
+            let _ = kill(getpid(), signal);
+            return;
+        }
         let mut mask = SigSet::empty();
-        mask.add(Signal::SIGTSTP);
-        let _ = kill(getpid(), Signal::SIGTSTP);
+        mask.add(signal);
+        let _ = killpg(getpgrp(), signal);
         // It is delivered here, and this returns when the job is continued.
         let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&mask), None);
         let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&mask), None);
+    }
+
+    /// Passes the signal that ended the command on to the rest of this process's job, if it is one of a terminal's. It
+    /// stays blocked here.
+    pub fn interrupt_job(&self, signal: i32) -> bool {
+        let found = [Signal::SIGINT, Signal::SIGQUIT]
+            .into_iter()
+            .find(|known| *known as i32 == signal);
+        found.is_some_and(|signal| killpg(getpgrp(), signal).is_ok())
     }
 }
 
@@ -318,7 +332,7 @@ impl Exec {
         let _ = setpgid(RawPid::from_raw(0), RawPid::from_raw(0));
         // It belongs to the thread that forked; a parent that ended before this call is noticed by the next one.
         let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-        if nix::unistd::getppid() != parent {
+        if getppid() != parent {
             exit_now();
         }
         let mut message = [0; MESSAGE];
@@ -593,6 +607,21 @@ impl Terminal {
     /// Whether this process's group, or the command's, is in the foreground.
     pub fn is_ours(&self, child: &Child) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == self.ours || group == child.raw())
+    }
+
+    /// Whether somebody outside this process's group, such as a shell, controls its job: otherwise (an orphaned group,
+    /// setpgid(2)) nothing of a terminal's stops it, and nobody would continue it.
+    pub fn is_controlled(&self) -> bool {
+        let session = getsid(None);
+        let mut parent = getppid();
+        while parent.as_raw() > 0 && getsid(Some(parent)) == session {
+            if getpgid(Some(parent)) != Ok(self.ours) {
+                return true;
+            }
+            let stat = Pid::new(parent.as_raw().into()).and_then(super::read_stat);
+            parent = RawPid::from_raw(stat.map_or(0, |stat| stat.parent));
+        }
+        false
     }
 
     /// Puts the command's group into the foreground, if ours is.
