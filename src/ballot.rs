@@ -61,7 +61,7 @@ pub enum Action {
     Link { temp: TempId },
     /// Where hard links are unsupported and `F` was absent, create `F` exclusively and empty: `Done`, `Exists`.
     Create,
-    /// Read `F` again: `Seen`.
+    /// Read `F` again: `Seen`, `Odd`.
     Recheck,
     /// `F` has a second name, left by a crash between link and unlink: remove that temp file: `Done`.
     Untwin,
@@ -88,9 +88,14 @@ pub enum Reply {
     Unsupported,
     /// It failed in another way, and may have been done all the same.
     Failed,
-    /// `F` as it stands; `stamp` is `None` when it is absent. `twin`: the file has a second name.
-    Seen { stamp: Option<Stamp>, twin: bool },
-    /// `F` stands and is no record that a change may replace.
+    /// `F` as it stands; `stamp` is `None` when it is absent. `twin`: the file has a second name. `own`: it is the very
+    /// file that this change wrote last.
+    Seen {
+        stamp: Option<Stamp>,
+        twin: bool,
+        own: bool,
+    },
+    /// `F` stands and is no record that a change may replace. (One that cannot be read is `Failed`.)
     Odd,
     /// The change is not allowed.
     Refused,
@@ -144,10 +149,14 @@ enum State {
     Untwinning,
     Renaming,
     /// The temp file is being withdrawn after a call of unknown effect; then `F` tells.
-    Doubting,
-    /// `F` is being read after a rename: `certain` when the temp file was gone, else after a failure.
+    Doubting {
+        linked: bool,
+    },
+    /// `F` is being read: after a link (`linked`) or rename that did not find the temp file (`missing`), or after one of
+    /// unknown effect.
     Confirming {
         missing: bool,
+        linked: bool,
     },
     /// Withdrawing the temp file before another round.
     Restarting,
@@ -224,7 +233,11 @@ impl Ballot {
             (State::Looking, Reply::Seen { stamp, .. }) => {
                 self.seen = stamp;
                 self.passed.clear();
-                self.number = stamp.map_or(0, |stamp| stamp.seq) + 1;
+                // No count gets that far; a record may say that one did.
+                let Some(number) = stamp.map_or(0, |stamp| stamp.seq).checked_add(1) else {
+                    return self.clear(Outcome::Contended);
+                };
+                self.number = number;
                 self.write()
             }
             (State::Looking, Reply::Refused | Reply::Odd) => self.clear(Outcome::Refused),
@@ -306,19 +319,20 @@ impl Ballot {
                 Action::Create
             }
             (State::Linking, Reply::Unsupported) => self.recheck(),
-            (State::Linking, Reply::Missing) => self.restart(),
+            // A rival disarmed us: before the link, or after one whose reply was lost.
+            (State::Linking, Reply::Missing) => {
+                self.state = State::Confirming {
+                    missing: true,
+                    linked: true,
+                };
+                Action::Recheck
+            }
             (State::Creating, Reply::Done) => self.rename(),
-            (State::Linking | State::Creating, Reply::Failed) => self.doubt(),
-            (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(match self.kind {
-                Kind::Claim { .. } => Outcome::Committed {
-                    seq: self.number,
-                    temp: self.temp(),
-                },
-                Kind::Holder => Outcome::Resurrected,
-            }),
+            (State::Linking | State::Creating, Reply::Failed) => self.doubt(true),
+            (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(true),
 
-            (State::Rechecking, Reply::Seen { stamp, twin }) => {
-                if self.is_ours(stamp) {
+            (State::Rechecking, Reply::Seen { stamp, twin, own }) => {
+                if self.is_ours(stamp, own) {
                     self.state = State::Unlinking;
                     return Action::Withdraw { temp: self.temp() };
                 }
@@ -336,30 +350,27 @@ impl Ballot {
             (State::Untwinning, Reply::Done) => self.rename(),
             (State::Untwinning, Reply::Failed) => self.abandon(Outcome::Failed),
 
-            (State::Renaming, Reply::Done) => self.committed(Outcome::Committed {
-                seq: self.number,
-                temp: self.temp(),
-            }),
+            (State::Renaming, Reply::Done) => self.committed(false),
             (State::Renaming, Reply::Missing) => {
-                self.state = State::Confirming { missing: true };
+                self.state = State::Confirming {
+                    missing: true,
+                    linked: false,
+                };
                 Action::Recheck
             }
-            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(),
-            (State::Doubting, Reply::Done) => {
-                self.state = State::Confirming { missing: false };
+            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(false),
+            (State::Doubting { linked }, Reply::Done) => {
+                self.state = State::Confirming { missing: false, linked };
                 Action::Recheck
             }
-            (State::Doubting, Reply::Failed) => self.clear(Outcome::Unknown),
-            (State::Confirming { .. }, Reply::Seen { stamp, .. }) if self.is_ours(stamp) => {
-                self.committed(Outcome::Committed {
-                    seq: self.number,
-                    temp: self.temp(),
-                })
+            (State::Doubting { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
+            (State::Confirming { linked, .. }, Reply::Seen { stamp, own, .. }) if self.is_ours(stamp, own) => {
+                self.committed(linked)
             }
             // Not ours, and the temp file is gone for good: a rival disarmed us, or the call that failed came to nothing.
-            (State::Confirming { missing: true }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
-            (State::Confirming { missing: true }, Reply::Odd) => self.restart(),
-            (State::Confirming { missing: false }, Reply::Seen { .. } | Reply::Odd) => self.clear(Outcome::Failed),
+            (State::Confirming { missing: true, .. }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
+            (State::Confirming { missing: true, .. }, Reply::Odd) => self.restart(),
+            (State::Confirming { missing: false, .. }, Reply::Seen { .. } | Reply::Odd) => self.clear(Outcome::Failed),
             (State::Confirming { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
 
             (State::Restarting, Reply::Done | Reply::Failed) => {
@@ -382,13 +393,13 @@ impl Ballot {
     }
 
     fn pass_over(&mut self, rival: Option<TempId>) -> Action {
-        if self.passed.len() >= BOUND {
+        let (Some(next), true) = (self.number.checked_add(1), self.passed.len() < BOUND) else {
             return self.abandon(Outcome::Contended);
-        }
+        };
         let temp = self.temp();
         self.former.push(temp);
         self.passed.push((self.number, rival));
-        self.number += 1;
+        self.number = next;
         self.state = State::PassingOver;
         Action::Withdraw { temp }
     }
@@ -428,14 +439,16 @@ impl Ballot {
         Action::Rename { temp: self.temp() }
     }
 
-    fn doubt(&mut self) -> Action {
-        self.state = State::Doubting;
+    fn doubt(&mut self, linked: bool) -> Action {
+        self.state = State::Doubting { linked };
         Action::Withdraw { temp: self.temp() }
     }
 
-    /// A number has one winner, so this token under this number is this very change.
-    fn is_ours(&self, stamp: Option<Stamp>) -> bool {
-        stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number)
+    /// Whether the record is this very change. A claim's token is of this try alone. A holder's may be at work in several
+    /// processes, one of which may have won our number before we came to take its ballot: there only the file tells.
+    fn is_ours(&self, stamp: Option<Stamp>, own: bool) -> bool {
+        let named = stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number);
+        named && (own || self.kind != Kind::Holder)
     }
 
     fn is_as_seen(&self, stamp: Option<Stamp>) -> bool {
@@ -470,7 +483,15 @@ impl Ballot {
         Action::Withdraw { temp: self.temp() }
     }
 
-    fn committed(&mut self, outcome: Outcome) -> Action {
+    /// `F` is our record, by a rename or because it was `linked`: to a holder that says that `F` was gone.
+    fn committed(&mut self, linked: bool) -> Action {
+        let outcome = match self.kind {
+            Kind::Holder if linked => Outcome::Resurrected,
+            _ => Outcome::Committed {
+                seq: self.number,
+                temp: self.temp(),
+            },
+        };
         self.spent.extend(self.passed.drain(..).map(|(number, _)| number));
         if let Some(before) = self.seen {
             self.spent.push(before.seq);

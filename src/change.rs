@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use crate::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
 use crate::error::{Error, Result};
+use crate::facts::{RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
-use crate::observe::{Judge, Sight, directory, look};
+use crate::observe::{Judge, Sight, directory, look, names_directory};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;
@@ -69,11 +70,9 @@ pub(crate) struct Site {
 
 impl Site {
     pub fn new(judge: Judge, path: &Path) -> Result<Self> {
-        let Some(name) = path.file_name().filter(|_| !ends_in_slash(path)) else {
-            return Err(Error::invalid(
-                path,
-                "this names a directory; name the lease file in it",
-            ));
+        let Some(name) = path.file_name().filter(|_| !names_directory(path)) else {
+            let what = "this names a directory; name the lease file in it";
+            return Err(Error::invalid(path, what));
         };
         let scope = judge.host.scope();
         Ok(Self {
@@ -84,8 +83,24 @@ impl Site {
         })
     }
 
+    /// One look at the record. Where there are no hard links, an absent record is created empty before it is replaced
+    /// ([`Action::Create`]): an empty file beside which the very first ballot still stands is what a crash between the
+    /// two leaves, and is as good as none. That ballot is removed once a record has been published.
     pub fn look(&self) -> Sight {
-        look(&*self.judge.fs, &self.path)
+        let mut sight = look(&*self.judge.fs, &self.path);
+        if let Err(facts) = &mut sight.content
+            && facts.state == RecordState::Empty
+        {
+            if self.judge.fs.stat(&self.ballot(1)).is_err() {
+                // It may have been removed since the file was empty.
+                return look(&*self.judge.fs, &self.path);
+            }
+            **facts = RecordFacts {
+                state: RecordState::Absent,
+                ..RecordFacts::default()
+            };
+        }
+        sight
     }
 
     fn beside(&self, name: &OsStr) -> PathBuf {
@@ -108,6 +123,7 @@ impl Site {
             change,
             sight: None,
             file: None,
+            written: None,
             waited: None,
             unsigned: None,
             failure: None,
@@ -148,12 +164,12 @@ impl Site {
     fn is_gone(&self, temp: TempId) -> bool {
         self.scope != 0
             && temp.scope() == self.scope
-            && Pid::new(temp.pid().into()).is_some_and(|pid| self.judge.table.probe(pid, false).exists == Some(false))
+            && Pid::new(temp.pid().into()).is_some_and(|pid| {
+                let found = self.judge.table.probe(pid, false);
+                // What has exited and only waits to be reaped makes no more calls.
+                found.exists == Some(false) || found.threads_alive == Some(false)
+            })
     }
-}
-
-fn ends_in_slash(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 struct Driver<'a> {
@@ -162,6 +178,8 @@ struct Driver<'a> {
     change: &'a mut dyn Change,
     sight: Option<Sight>,
     file: Option<File>,
+    /// The file that was written last.
+    written: Option<Stat>,
     /// Since when the present rival is waited for, and for how long the next pause is.
     waited: Option<(Duration, Duration)>,
     /// A ballot file that does not name its temp file yet.
@@ -191,11 +209,7 @@ impl Driver<'_> {
             Outcome::Refused => Ok(Ended::Refused),
             Outcome::Resurrected => Ok(Ended::Resurrected),
             Outcome::GaveWay => Ok(Ended::GaveWay),
-            Outcome::Contended => Err(Error::invalid(
-                path,
-                "given up: the record kept changing, or its directory is full of ballots that are not ours; look at the \
-                 files `.NAME.ballot-*` beside it",
-            )),
+            Outcome::Contended => Err(Error::Contended { path: path.clone() }),
             Outcome::Failed => Err(self.failure.expect("a step that failed has left its error")),
             Outcome::Unknown => Err(Error::Uncertain(Box::new(self.failure.expect("as above")))),
         }
@@ -253,7 +267,14 @@ impl Driver<'_> {
             }
             Action::Recheck => {
                 let sight = site.look();
-                let reply = self.seen(&sight);
+                let reply = match &sight.content {
+                    // Whatever stands there now, it is not known: not the same as something that is not ours.
+                    Err(facts) if facts.state == RecordState::Unreadable => {
+                        let why = facts.detail.clone().unwrap_or_default();
+                        self.fail("read", &site.path, io::Error::other(why))
+                    }
+                    _ => self.seen(&sight),
+                };
                 self.sight = Some(sight);
                 reply
             }
@@ -281,15 +302,19 @@ impl Driver<'_> {
         reply
     }
 
-    fn seen(&mut self, sight: &Sight) -> Reply {
-        let twin = sight.stat.is_some_and(|stat| stat.links > 1);
-        match sight.stamp() {
-            Some(stamp) => Reply::Seen {
-                stamp: Some(stamp),
-                twin,
-            },
-            None if sight.is_absent() => Reply::Seen { stamp: None, twin },
-            None => Reply::Odd,
+    fn seen(&self, sight: &Sight) -> Reply {
+        let stamp = sight.stamp();
+        if stamp.is_none() && !sight.is_absent() {
+            return Reply::Odd;
+        }
+        let is_written = |stat: Stat| {
+            self.written
+                .is_some_and(|written| (written.device, written.inode) == (stat.device, stat.inode))
+        };
+        Reply::Seen {
+            stamp,
+            twin: sight.stat.is_some_and(|stat| stat.links > 1),
+            own: sight.stat.is_some_and(is_written),
         }
     }
 
@@ -303,24 +328,36 @@ impl Driver<'_> {
             let path = site.temp(id);
             let file = match fs.create(&path, like.as_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(error) => return self.fail("create the temp file", &path, error),
+                Err(error) => {
+                    // It may have been created all the same, and gets no ballot that would lead others to it.
+                    let _ = fs.unlink(&path);
+                    return self.fail("create the temp file", &path, error);
+                }
                 Ok(file) => file,
             };
             // Taken before anybody can see the record. Where the filesystem has no locks, none is promised.
             let locked = self.change.keeps() && fs.lock(&file).is_ok();
             let bytes = self.change.compose(seq, locked).print();
-            let written = fs
-                .write_at(&file, &bytes, 0)
-                .map_err(|error| ("write the temp file", error))
-                .and_then(|()| fs.sync(&file).map_err(|error| ("sync the temp file", error)))
-                .and_then(|()| fs.stat_file(&file).map_err(|error| ("stat the temp file", error)));
+            // Nothing is published that could not be read back, as a count too large or JSON too deep.
+            let readable = Record::parse(&bytes)
+                .map_err(|flaw| Error::invalid(&site.path, format!("the record cannot be written: {flaw}")));
+            let written = readable
+                .and_then(|_| {
+                    fs.write_at(&file, &bytes, 0)
+                        .map_err(Error::io("write the temp file", &path))
+                })
+                .and_then(|()| fs.sync(&file).map_err(Error::io("sync the temp file", &path)))
+                .and_then(|()| fs.stat_file(&file).map_err(Error::io("stat the temp file", &path)));
             let reply = match written {
                 Ok(stat) if self.change.confirm(&stat) => {
-                    self.file = Some(file);
+                    (self.file, self.written) = (Some(file), Some(stat));
                     return Reply::Written(id);
                 }
                 Ok(_) => Reply::Refused,
-                Err((operation, error)) => self.fail(operation, &path, error),
+                Err(error) => {
+                    self.failure.get_or_insert(error);
+                    Reply::Failed
+                }
             };
             let _ = fs.unlink(&path);
             return reply;

@@ -279,8 +279,9 @@ impl Claim {
 
 fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Option<String>) -> Result<OwnerLine> {
     let host = &site.judge.host.observer;
+    let whole = ttl.is_none_or(|ttl| ttl.subsec_nanos() == 0);
     let ttl = ttl.map(|ttl| ttl.as_secs());
-    if ttl.is_some_and(|ttl| ttl < SHORTEST_TTL) {
+    if !whole || ttl.is_some_and(|ttl| ttl < SHORTEST_TTL) {
         return Err(Error::invalid(
             &site.path,
             format!("a ttl has whole seconds, at least {SHORTEST_TTL}"),
@@ -289,9 +290,17 @@ fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Opti
     if let Some(file) = &binds {
         let found = payload(&*site.judge.fs, &site.path, file);
         if found.pid != Some(process.pid.get().into()) {
-            let names = found.pid.map_or("no pid".into(), |pid| pid.to_string());
+            let bound = directory(&site.path).join(file);
+            let finding = match (found.exists, found.pid) {
+                (Some(false), _) => "does not exist".to_owned(),
+                (None, _) => "cannot be read, or is no regular file".to_owned(),
+                (_, Some(pid)) => format!("names {pid}"),
+                (_, None) => "names no pid".to_owned(),
+            };
             let what = format!(
-                "{file} names {names}, not the owner {}; write the owner's pid there first",
+                "the bound file {} {finding}, and has to name the owner {} first (a relative name is meant from the \
+                 record's directory)",
+                bound.display(),
                 process.pid
             );
             return Err(Error::invalid(&site.path, what));
@@ -515,7 +524,8 @@ impl<'a> Queue<'a> {
         let Error::Refused(judgement) = &refusal else {
             return Err(refusal);
         };
-        if self.wait.is_zero() || judgement.reason.is_final() {
+        // Whether to take what has lapsed is for the caller to say; waiting does not answer that.
+        if self.wait.is_zero() || judgement.reason.is_final() || judgement.verdict == Verdict::Lapsed {
             return Err(refusal);
         }
         let clock = &self.site.judge.clock;

@@ -53,6 +53,11 @@ pub enum Error {
         /// The record.
         path: PathBuf,
     },
+    /// Given up after many rounds: others kept changing the record, or ballots that nobody owns fill its directory.
+    Contended {
+        /// The record.
+        path: PathBuf,
+    },
     /// The lease has been started as often as its budget allows.
     BudgetSpent {
         /// The record.
@@ -116,6 +121,12 @@ impl fmt::Display for Error {
             ),
             Self::Lost { path, why } => write!(f, "the lease on {} is lost: {why}", path.display()),
             Self::GaveWay { path } => write!(f, "another claim on {} is under way", path.display()),
+            Self::Contended { path } => write!(
+                f,
+                "given up on {}: the record kept changing, or its directory is full of ballots that are not ours; look \
+                 at the files `.NAME.ballot-*` beside it",
+                path.display()
+            ),
             Self::BudgetSpent { path, again_in } => write!(
                 f,
                 "{} was started as often as its budget allows; the next start is allowed in {:.1} s",

@@ -3,6 +3,7 @@
 //! Facts are plain data. They can be saved as JSON on the machine where a verdict surprised somebody and judged again
 //! anywhere. A field that is not there is unknown; nothing is filled in.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -197,7 +198,7 @@ impl From<&Record> for RecordFacts {
                 pid: keeper.pid,
                 start: keeper.start,
             }),
-            intent: record.state.intent().map(str::to_owned),
+            intent: record.state.intent().map(Cow::into_owned),
             outcome: record.state.outcome().map(|outcome| outcome.to_string()),
         }
     }

@@ -246,16 +246,18 @@ impl Holder {
                 }
             };
         }
-        let deadline = Duration::from_millis(record.beat) + Duration::from_secs(ttl);
+        let deadline = Duration::from_millis(record.beat).saturating_add(Duration::from_secs(ttl));
         let left = deadline.saturating_sub(self.site.judge.clock.now());
         let margin = margin.unwrap_or_default();
         if left.is_zero() || left < margin {
-            let why = format!(
-                "{:.1} s of its ttl are left, {:.1} s are wanted; renew it first",
-                left.as_secs_f64(),
-                margin.as_secs_f64()
-            );
-            return Err(self.lost(why));
+            return Err(self.lost(match left.is_zero() {
+                true => format!("its ttl of {ttl} s ran out; renew it first"),
+                false => format!(
+                    "{:.1} s of its ttl are left, {:.1} s are wanted; renew it first",
+                    left.as_secs_f64(),
+                    margin.as_secs_f64()
+                ),
+            }));
         }
         Ok(record.owner.epoch)
     }
@@ -272,7 +274,8 @@ impl Holder {
         })
     }
 
-    /// Sets fields of the run state. `intent` and `outcome` say what the owner is about to do and what became of it.
+    /// Sets fields of the run state. `intent` and `outcome` say what the owner is about to do and what became of it; a
+    /// new intent takes the outcome of the one before away.
     ///
     /// # Errors
     /// As [`Holder::renew`].
@@ -311,7 +314,8 @@ impl Holder {
         })
     }
 
-    /// Ends the claim. Again is fine: a claim that is ended already stays so.
+    /// Ends the claim. Again is fine: a claim that is ended already stays so. Another outcome then is not noted, and is
+    /// [`Error::Lost`].
     ///
     /// # Errors
     /// As [`Holder::renew`].
@@ -320,7 +324,12 @@ impl Holder {
             && record.owner.token == self.token
             && record.owner.ended.is_some()
         {
-            return Ok((**record).clone());
+            return match outcome {
+                Some(outcome) if record.state.outcome() != Some(outcome) => {
+                    Err(self.lost("the claim is ended already, so its outcome can no longer be noted"))
+                }
+                _ => Ok((**record).clone()),
+            };
         }
         self.end(|record| {
             if let Some(outcome) = outcome {
@@ -395,6 +404,11 @@ impl Holder {
 }
 
 fn set_fields<K: AsRef<str>, V: AsRef<str>>(record: &mut Record, fields: &[(K, V)]) {
+    let names = |name| fields.iter().any(|(key, _)| key.as_ref() == name);
+    // The outcome of the last action says nothing about the next one.
+    if names("intent") && !names("outcome") {
+        record.state.remove("outcome");
+    }
     for (key, value) in fields {
         record.state.set(key.as_ref(), value.as_ref());
     }

@@ -135,7 +135,7 @@ impl Judge {
     /// Looks again and again for at most `time`, so that a lapse can be told: until a verdict cannot change by waiting,
     /// a foreign lease was renewed, or it lapsed.
     pub fn observe(&self, path: &Path, time: Duration) -> (Judgement, Facts) {
-        let end = self.clock.now() + time;
+        let end = self.clock.now().saturating_add(time);
         let mut watch = Watch::default();
         loop {
             let began = self.clock.now();
@@ -251,6 +251,9 @@ pub(crate) fn look(fs: &dyn Fs, path: &Path) -> Sight {
 }
 
 fn try_look(fs: &dyn Fs, path: &Path) -> io::Result<Sight> {
+    if names_directory(path) {
+        return Ok(Sight::flawed(RecordState::NotAFile, "the path names a directory"));
+    }
     // An NFS client may go on trusting a name whose record has been replaced until it learns that the directory changed.
     if let Err(error) = fs.stat(directory(path)) {
         return Ok(Sight::flawed(
@@ -304,6 +307,13 @@ fn try_look(fs: &dyn Fs, path: &Path) -> io::Result<Sight> {
         content,
         stat: Some(stat),
     })
+}
+
+/// Whether a path can only name a directory, whatever is there: it ends in `/`, `.` or `..`. [`Path::file_name`] gives
+/// the component before a trailing `/` or `/.`, while the system calls follow a link there.
+pub(crate) fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    matches!(bytes.rsplit(|byte| *byte == b'/').next(), Some(b"" | b"." | b"..")) && !bytes.is_empty()
 }
 
 /// The directory of a path, `.` for a bare name.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::owner::{FORMAT, OwnerLine, Pid};
@@ -12,6 +13,12 @@ use crate::run_state::RunState;
 pub const LARGEST: usize = 64 * 1024;
 
 const BEAT_DIGITS: usize = 16;
+
+/// Heartbeats wrap here, so that their line keeps its width. Observers only ask whether one changed.
+const BEATS: u64 = 10u64.pow(BEAT_DIGITS as u32);
+
+/// The largest `epoch` and `seq`: counting never gets there, and there is room above it to count on from any record.
+const LARGEST_COUNT: u64 = i64::MAX as u64;
 
 /// One record, as it stands in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +80,10 @@ impl Record {
         if bytes.contains(&0) {
             return Err(Flaw::Torn);
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| malformed("not UTF-8"))?;
+        let text = std::str::from_utf8(bytes).map_err(|error| match error.error_len() {
+            None => Flaw::Torn, // cut inside a character
+            Some(_) => malformed("not UTF-8"),
+        })?;
         if !text.starts_with('{') {
             return Err(bare_pid(text));
         }
@@ -85,17 +95,22 @@ impl Record {
             odd => return Err(malformed(format!("format {odd}"))),
         }
         let owner: OwnerLine = line("owner line", first)?;
-        let state: Map<String, Value> = line("run state", lines.next().unwrap_or_default())?;
+        let state: Fields = line("run state", lines.next().unwrap_or_default())?;
         let beat = beat(lines.next().unwrap_or_default())?;
         if lines.next().is_some() {
             return Err(malformed("more than three lines"));
+        }
+        for (key, count) in [("epoch", owner.epoch), ("seq", owner.seq)] {
+            if count > LARGEST_COUNT {
+                return Err(malformed(format!("owner line: {key} {count} is beyond counting")));
+            }
         }
         if owner.pid.is_none() && owner.ended.is_none() {
             return Err(malformed("owner line: missing field `pid`"));
         }
         Ok(Self {
             owner,
-            state: state.into(),
+            state: state.0.into(),
             beat,
         })
     }
@@ -103,6 +118,7 @@ impl Record {
 
 /// The heartbeat line of a beat, with its newline: what a holder writes over the end of the file.
 pub(crate) fn beat_line(beat: u64) -> String {
+    let beat = beat % BEATS;
     format!("{{\"beat\":\"{beat:0BEAT_DIGITS$}\"}}\n")
 }
 
@@ -112,12 +128,42 @@ fn malformed(what: impl Into<String>) -> Flaw {
 
 /// The format version, before anything else is asked of the line: a later format may have other keys.
 fn version(first: &str) -> Result<u64, Flaw> {
-    let head: Map<String, Value> = line("owner line", first)?;
-    match head.get("leasehold") {
+    let head: Fields = line("owner line", first)?;
+    match head.0.get("leasehold") {
         Some(version) => version
             .as_u64()
             .ok_or_else(|| malformed("the format version is no number")),
         None => Err(malformed("an owner line starts with the key `leasehold`")),
+    }
+}
+
+/// A JSON object whose keys stand once each: of an intent that is noted twice, neither may win.
+struct Fields(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Once;
+
+        impl<'de> Visitor<'de> for Once {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Map::new();
+                while let Some((key, value)) = map.next_entry::<String, Value>()? {
+                    if fields.contains_key(&key) {
+                        return Err(de::Error::custom(format_args!("duplicate field {key:?}")));
+                    }
+                    fields.insert(key, value);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Once)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The run state: the second line of a record. The caller's own fields, and ours about what the owner was doing.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -59,9 +60,19 @@ impl RunState {
         self.0.insert(key.into(), value.into());
     }
 
-    /// The action that the owner was about to take.
-    pub fn intent(&self) -> Option<&str> {
-        self.get("intent")
+    /// Removes a field; the others keep their order.
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.0.shift_remove(key);
+    }
+
+    /// The action that the owner was about to take. One that is not a string is one all the same, as its JSON text:
+    /// taking it for none would settle a doubt that is there.
+    pub fn intent(&self) -> Option<Cow<'_, str>> {
+        match self.0.get("intent")? {
+            Value::Null => None,
+            Value::String(text) => Some(text.into()),
+            other => Some(other.to_string().into()),
+        }
     }
 
     /// What became of it. A word that this version does not know is no outcome: the effect stays in doubt.

@@ -377,7 +377,9 @@ fn owner(facts: &Facts) -> Result<Finding, Question> {
 /// does not say so. A dead owner whose file is gone contradicts nothing.
 fn payload_mismatch(facts: &Facts, pid: Pid, reason: Reason) -> Option<String> {
     let file = facts.record.binds.as_ref()?;
-    let payload = facts.payload.as_ref()?;
+    let Some(payload) = &facts.payload else {
+        return Some(format!("{file} was not looked at"));
+    };
     match (payload.exists, payload.pid) {
         (Some(true), Some(named)) if named == i64::from(pid.get()) => None,
         (Some(true), Some(named)) => Some(format!("{file} names {named}, the record {pid}")),
@@ -541,7 +543,8 @@ fn conclude(facts: &Facts, reason: Reason, note: Option<String>) -> Judgement {
             },
         },
         identity: match reason {
-            Reason::ProcessRunning | Reason::KeeperRunning | Reason::Zombie => Identity::Same,
+            Reason::ProcessRunning | Reason::KeeperRunning => Identity::Same,
+            Reason::Zombie if is_recognised(facts) => Identity::Same,
             Reason::PidReused | Reason::NotAProcess => Identity::Other,
             _ => Identity::Unknown,
         },
@@ -557,6 +560,15 @@ fn conclude(facts: &Facts, reason: Reason, note: Option<String>) -> Judgement {
         observer: facts.observer.clone(),
         evidence: evidence(facts),
     }
+}
+
+/// Whether anything that tells processes apart was compared and agrees. What has exited is dead without it.
+fn is_recognised(facts: &Facts) -> bool {
+    let record = &facts.record;
+    facts.process.as_ref().is_some_and(|process| {
+        let start = process.start.filter(|_| process.start_readable != Some(false));
+        (record.start.is_some() && record.start == start) || (record.pidfd.is_some() && record.pidfd == process.pidfd)
+    })
 }
 
 /// Whether the recorded action happened, so far as the record tells.

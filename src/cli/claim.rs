@@ -14,12 +14,12 @@ Examples:
   token=$(leasehold claim thread-7.lease --owner $$ --ttl 60s --wait 2m --take-lapsed)
   leasehold claim run/x.pid.lease --owner \"$pid\" --binds x.pid --set phase=serving
 
-The owner is always named: the process that does the work and whose end frees the lease. $$ is the shell that runs the
-script. A lease without --ttl never lapses; with one, its owner has to `renew` it, and others may --take-lapsed it.
+The owner is always named: the process that does the work and whose end frees the lease. $$ is the shell that runs the \
+script. A lease without --ttl never lapses; with one, its owner has to `renew` it, and others may --take-lapsed it. \
 A single look cannot tell a lapse: --take-lapsed needs a --wait longer than the owner's ttl.
 
-Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt ·
-      64 usage · 74 the filesystem failed · 75 the wait ran out";
+Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt · \
+64 usage, or no such process · 74 the filesystem failed · 75 the wait ran out";
 
 /// Take a lease, and print the token that names the claim
 #[derive(clap::Args)]
@@ -58,7 +58,7 @@ pub(crate) struct Admission {
     /// End with 5 when another claim is just under way, instead of outlasting it
     #[arg(long)]
     give_way: bool,
-    /// Set a field of the run state
+    /// Set a field of the run state; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::field)]
     set: Vec<(String, String)>,
 }
@@ -75,7 +75,9 @@ impl Admission {
             .take_lapsed(self.take_lapsed)
             .accept_in_doubt(self.accept_in_doubt)
             .give_way(self.give_way)
-            .on_wait(move |judgement| eprint!("leasehold: waiting for {}", text::paragraph(judgement, &path)))
+            .on_wait(move |judgement| {
+                text::complain(&format!("leasehold: waiting for {}", text::paragraph(judgement, &path)));
+            })
     }
 }
 
@@ -91,17 +93,28 @@ pub(crate) fn run(args: Args) -> Exit {
     }
     match claim.take() {
         Ok(lease) => {
-            let epoch = lease.epoch();
-            let token = lease.leave().to_string();
-            if args.json {
+            let token = lease.token().to_string();
+            let told = if args.json {
                 let mut object = text::path_json(&args.path);
                 object.insert("token".into(), token.into());
-                object.insert("epoch".into(), epoch.into());
-                text::print(&format!("{}\n", serde_json::Value::from(object)));
+                object.insert("epoch".into(), lease.epoch().into());
+                serde_json::Value::from(object).to_string()
             } else {
-                text::print(&format!("{token}\n"));
+                token
+            };
+            match text::try_print(format!("{told}\n").as_bytes()) {
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    // The caller has no token and takes this for a failed claim: dropped, the lease is released.
+                    text::complain(&format!(
+                        "leasehold: cannot print the token: {error}; the lease is given back\n"
+                    ));
+                    Exit::Io
+                }
+                _ => {
+                    lease.leave();
+                    Exit::Done
+                }
             }
-            Exit::Done
         }
         Err(error) => super::fail(&error, &args.path, args.json),
     }

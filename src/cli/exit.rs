@@ -57,7 +57,7 @@ impl From<&Error> for Exit {
             Error::InDoubt(_) => Self::InDoubt,
             Error::Lost { .. } => Self::Lost,
             Error::GaveWay { .. } => Self::HeldByAnother,
-            Error::TimedOut { .. } | Error::BudgetSpent { .. } => Self::TimedOut,
+            Error::TimedOut { .. } | Error::BudgetSpent { .. } | Error::Contended { .. } => Self::TimedOut,
             Error::Invalid { .. } => Self::Usage,
             Error::Io { .. } | Error::Unreadable { .. } | Error::Uncertain(_) => Self::Io,
             // The enum may grow; a command that does not know an error must not make one up.

@@ -42,13 +42,13 @@ impl Which {
 
 const VERIFY: &str = "\
 Examples:
-  leasehold verify thread-7.lease --token \"$token\" --margin 10s && append_to transcript.$epoch
-  epoch=$(leasehold verify \"$LEASEHOLD_PATH\") || exit
+  epoch=$(leasehold verify thread-7.lease --token \"$token\" --margin 10s) && append_to transcript.$epoch
+  epoch=$(leasehold verify) || exit   # with LEASEHOLD_PATH and LEASEHOLD_TOKEN set
 
-It tells what was so when it was asked. What must not mix goes into a file of its own epoch, or behind a resource that
+It tells what was so when it was asked. What must not mix goes into a file of its own epoch, or behind a resource that \
 checks the epoch itself.
 
-Exit: 0 current, and the epoch is printed · 6 the token is not current, or too little of the ttl is left · 74 unreadable";
+Exit: 0 current, and the epoch is printed · 2 not a record · 6 the token is not current, or too little of the ttl is left · 64 usage · 74 unreadable";
 
 /// Check before a write that the claim is still current, and print its epoch
 #[derive(clap::Args)]
@@ -86,7 +86,7 @@ Examples:
 
 Nothing stops the owner when its ttl has run out and nobody renewed: check with `verify --margin` before each write.
 
-Exit: 0 renewed · 6 lost: the token is not current · 74 the filesystem failed";
+Exit: 0 renewed · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
 
 /// Renew a claim for another ttl
 #[derive(clap::Args)]
@@ -107,7 +107,7 @@ Examples:
 
 The record stays, vacant, so that the next claim gets the next epoch.
 
-Exit: 0 released, or was already · 6 lost: the token is not current · 74 the filesystem failed";
+Exit: 0 released, or was already · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
 
 /// End a claim
 #[derive(clap::Args)]
@@ -131,7 +131,7 @@ Examples:
 
 The claim stays the same: same token, same epoch.
 
-Exit: 0 handed over · 6 lost: the token is not current · 64 no such process, or a keeper is recorded · 74 I/O";
+Exit: 0 handed over · 2 not a record · 6 lost: the token is not current · 64 usage, no such process, or a keeper is recorded · 74 the filesystem failed";
 
 /// Name another process of this host as the owner of a claim
 #[derive(clap::Args)]
@@ -154,10 +154,11 @@ Examples:
   leasehold note thread-7.lease --token \"$token\" 'intent=push branch'   # before it is done
   leasehold note thread-7.lease --token \"$token\" outcome=completed      # after
 
-An intent without an outcome leaves the effect in doubt when the owner ends: the next claim is refused with 7.
+An intent without an outcome leaves the effect in doubt when the owner ends: the next claim is refused with 7. A new \
+intent takes the last outcome away.
 With LEASEHOLD_PATH set, the record need not be named: leasehold note phase=serving
 
-Exit: 0 noted · 6 lost: the token is not current · 74 the filesystem failed";
+Exit: 0 noted · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
 
 /// Set fields of the run state
 #[derive(clap::Args)]
@@ -191,16 +192,20 @@ pub(crate) fn note(args: NoteArgs) -> Exit {
     };
     let mut fields = Vec::new();
     for word in words {
-        match super::field(&word.to_string_lossy()) {
+        let field = word.to_str().ok_or_else(|| "a field is UTF-8".to_owned());
+        match field.and_then(super::field) {
             Ok(field) => fields.push(field),
             Err(message) => {
-                eprintln!("leasehold: {}: {message}", text::escape(&word.to_string_lossy()));
+                text::complain(&format!(
+                    "leasehold: {}: {message}\n",
+                    text::escape(&word.to_string_lossy())
+                ));
                 return Exit::Usage;
             }
         }
     }
     let Some(path) = path.filter(|_| !fields.is_empty()) else {
-        eprintln!("leasehold: name at least one field: leasehold note PATH key=value");
+        text::complain("leasehold: name at least one field: leasehold note PATH key=value\n");
         return Exit::Usage;
     };
     Which {

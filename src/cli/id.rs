@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> Exit {
     });
     text::print(&lines.collect::<String>());
     for warning in warnings {
-        eprintln!("leasehold: warning: {warning}");
+        text::complain(&format!("leasehold: warning: {warning}\n"));
     }
     Exit::Done
 }

@@ -18,7 +18,7 @@ Examples:
   leasehold judge thread-7.lease --observe 70s      # can tell a lapse
   leasehold judge odd.lease --save-facts facts.json # then anywhere: judge --replay facts.json
 
-A line a path, tab separated: verdict, reason, host, pid, path; `-` for what is not known. On a terminal, a paragraph.
+A line a path, tab separated: verdict, reason, host, pid, path; `-` for what is not known. On a terminal, a paragraph. \
 Judging changes nothing on disk.
 
 Exit with one path: 0 held · 1 dead · 2 undetermined · 3 free · 4 lapsed
@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> Exit {
     match judge(&args) {
         Ok(exit) => exit,
         Err(message) => {
-            eprintln!("leasehold: {message}");
+            text::complain(&format!("leasehold: {message}\n"));
             Exit::Io
         }
     }
@@ -64,7 +64,8 @@ fn judge(args: &Args) -> Result<Exit, String> {
         let facts: Facts = match serde_json::from_slice(&bytes) {
             Ok(facts) => facts,
             Err(error) => {
-                eprintln!("leasehold: {} holds no facts: {error}", text::path(file));
+                let error = text::escape(&error.to_string());
+                text::complain(&format!("leasehold: {} holds no facts: {error}\n", text::path(file)));
                 return Ok(Exit::Usage);
             }
         };
@@ -85,7 +86,13 @@ fn judge(args: &Args) -> Result<Exit, String> {
         );
     }
     if args.save_facts.is_some() && paths.len() != 1 {
-        eprintln!("leasehold: --save-facts takes one path at a time");
+        text::complain("leasehold: --save-facts takes one path at a time\n");
+        return Ok(Exit::Usage);
+    }
+    if let (Some(file), [path]) = (&args.save_facts, &paths[..])
+        && same_file(file, path)
+    {
+        text::complain("leasehold: --save-facts would overwrite the record itself\n");
         return Ok(Exit::Usage);
     }
     let here = Judge::here();
@@ -100,9 +107,11 @@ fn judge(args: &Args) -> Result<Exit, String> {
             let json = serde_json::to_string_pretty(&facts).map_err(|error| error.to_string())?;
             std::fs::write(file, json + "\n").map_err(|error| format!("cannot write {}: {error}", text::path(file)))?;
         }
-        report(args, &judgement, path);
         all_read &= facts.record.state != RecordState::Unreadable;
         last = judgement.verdict.into();
+        if !report(args, &judgement, path) {
+            break;
+        }
     }
     Ok(match (paths.len(), all_read) {
         (1, _) => last,
@@ -111,14 +120,19 @@ fn judge(args: &Args) -> Result<Exit, String> {
     })
 }
 
-fn report(args: &Args, judgement: &Judgement, path: &Path) {
+/// Prints a judgement; whether anybody still reads.
+fn report(args: &Args, judgement: &Judgement, path: &Path) -> bool {
     if args.json {
-        text::print(&format!("{}\n", text::judgement_json(judgement, path)));
+        text::print(&format!("{}\n", text::judgement_json(judgement, path)))
     } else if std::io::stdout().is_terminal() {
-        text::print(&text::paragraph(judgement, path));
+        text::print(&text::paragraph(judgement, path))
     } else {
-        text::print(&text::tab_line(judgement, path));
+        text::print(&text::tab_line(judgement, path))
     }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 #[cfg(unix)]

@@ -10,6 +10,7 @@ mod run;
 mod show;
 mod text;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ const ABOUT: &str = "Who holds this, and can I tell from here?";
 const LONG_ABOUT: &str = "\
 Who holds this, and can I tell from here?
 
-Leases and run state in small files, for programs that share a home directory between machines. A record says which
-process of which host and boot holds the lease; no other host's pid is ever judged, and what cannot be told from here
+Leases and run state in small files, for programs that share a home directory between machines. A record says which \
+process of which host and boot holds the lease; no other host's pid is ever judged, and what cannot be told from here \
 is `undetermined`, never dead.";
 
 const EXAMPLES: &str = "\
@@ -64,20 +65,18 @@ enum Verb {
 
 pub(crate) fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
-        eprintln!("leasehold: internal error: {panic}; please report it");
+        text::complain(&format!("leasehold: internal error: {panic}; please report it\n"));
         std::process::exit(Exit::Bug as i32);
     }));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let usage = error.use_stderr();
-            // Nobody is left to tell when even this cannot be printed.
-            let _ = error.print();
             let run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
-            return match (usage, run) {
-                (true, true) => run::USAGE.into(),
-                (true, false) => Exit::Usage.into(),
-                (false, _) => Exit::Done.into(),
+            return match error.print() {
+                _ if error.use_stderr() && run => run::USAGE.into(),
+                _ if error.use_stderr() => Exit::Usage.into(),
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Exit::Io.into(),
+                _ => Exit::Done.into(),
             };
         }
     };
@@ -130,7 +129,7 @@ fn fail(error: &Error, path: &std::path::Path, json: bool) -> Exit {
     if json {
         text::print(&format!("{}\n", text::error_json(error, path, exit)));
     } else {
-        eprint!("{}", text::error(error, path));
+        text::complain(&text::error(error, path));
     }
     exit
 }

@@ -21,7 +21,7 @@ impl Key {
         match (&self.dir, &self.key) {
             (Some(dir), Some(key)) => Ok(dir.join(leasehold::key::file_name(key))),
             _ => {
-                eprintln!("leasehold: name the record by its path, or by --dir and --key");
+                text::complain("leasehold: name the record by its path, or by --dir and --key\n");
                 Err(Exit::Usage)
             }
         }

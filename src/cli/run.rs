@@ -110,7 +110,7 @@ pub(crate) fn run(args: Args) -> u8 {
         run = run.grace(grace);
     }
     run = run.on_outlived(move || {
-        eprintln!("leasehold: the command still runs past the deadline, in spite of SIGKILL (is a mount dead?)");
+        text::complain("leasehold: the command still runs past the deadline, in spite of SIGKILL (is a mount dead?)\n");
         outlived.write(&json!({ "by": "leasehold", "lost": true, "outlived": true }));
     });
     match run.run() {
@@ -124,7 +124,7 @@ pub(crate) fn run(args: Args) -> u8 {
             code
         }
         Err(error) => {
-            eprint!("{}", text::error(&error, &path));
+            text::complain(&text::error(&error, &path));
             let exit = Exit::from(&error);
             let code = args
                 .conflict_exit_code
@@ -153,11 +153,11 @@ fn is_conflict(error: &Error) -> bool {
 fn ended(report: &Report, conflict: Option<u8>, status: &Status) -> u8 {
     let (by, code) = match (&report.lost, &report.not_started) {
         (Some(why), _) => {
-            eprintln!("leasehold: {}", text::escape(why));
+            text::complain(&format!("leasehold: {}\n", text::escape(why)));
             ("leasehold", conflict.unwrap_or(OWN + Exit::Lost as u8))
         }
         (None, Some(error)) => {
-            eprintln!("leasehold: cannot run the command: {error}");
+            text::complain(&format!("leasehold: cannot run the command: {error}\n"));
             (
                 "leasehold",
                 if error.kind() == std::io::ErrorKind::NotFound {
@@ -173,7 +173,7 @@ fn ended(report: &Report, conflict: Option<u8>, status: &Status) -> u8 {
         }
     };
     if let Some(error) = &report.unreleased {
-        eprint!("{}", text::error(error, &status.path));
+        text::complain(&text::error(error, &status.path));
     }
     status.write(&json!({
         "by": by,
@@ -207,7 +207,7 @@ impl Status {
             );
         }
         if let Err(error) = write_whole(file, &format!("{}\n", Value::from(object))) {
-            eprintln!("leasehold: cannot write {}: {error}", text::path(file));
+            text::complain(&format!("leasehold: cannot write {}: {error}\n", text::path(file)));
         }
     }
 }

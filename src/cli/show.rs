@@ -1,5 +1,6 @@
 //! `leasehold show`
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use leasehold::{Judge, Record};
@@ -14,7 +15,7 @@ Examples:
   leasehold show run/bridge.lease --field appserver
   leasehold show run/bridge.lease --field epoch
 
-Exit: 0 shown · 2 not a record, or no such field · 3 no record · 74 it cannot be read";
+Exit: 0 shown · 2 not a record, or no such field · 3 no record · 64 usage · 74 it cannot be read";
 
 /// Print a record without judging it
 #[derive(clap::Args)]
@@ -34,23 +35,24 @@ pub(crate) fn run(args: Args) -> Exit {
     let record = match Judge::here().read(&args.path) {
         Ok(Some(record)) => record,
         Ok(None) => {
-            eprintln!("leasehold: there is no record at {}", text::path(&args.path));
-            return Exit::Free;
+            return fail(&args, "there is no record", Exit::Free);
         }
         Err(error) => return super::fail(&error, &args.path, args.json),
     };
     let sections = sections(&record);
-    match args.field {
-        Some(name) => match sections.iter().find_map(|(_, section)| section.get(&name)) {
-            Some(Value::String(text)) if !args.json => text::print(&format!("{text}\n")),
-            Some(value) => text::print(&format!("{value}\n")),
+    match &args.field {
+        Some(name) => match sections.iter().find_map(|(_, section)| section.get(name)) {
+            // As it is, for a script; but a record must not drive a terminal.
+            Some(Value::String(text)) if !args.json => {
+                let terminal = std::io::stdout().is_terminal();
+                let text = if terminal { text::escape(text) } else { text.clone() };
+                text::print(&format!("{text}\n"));
+            }
+            Some(value) => {
+                text::print(&format!("{value}\n"));
+            }
             None => {
-                eprintln!(
-                    "leasehold: {} has no field `{}`",
-                    text::path(&args.path),
-                    text::escape(&name)
-                );
-                return Exit::Undetermined;
+                return fail(&args, &format!("there is no field `{name}`"), Exit::Undetermined);
             }
         },
         None if args.json => {
@@ -68,6 +70,17 @@ pub(crate) fn run(args: Args) -> Exit {
         }
     }
     Exit::Done
+}
+
+fn fail(args: &Args, what: &str, exit: Exit) -> Exit {
+    if args.json {
+        let object = text::failure_json(what, &args.path, exit);
+        text::print(&format!("{}\n", Value::from(object)));
+    } else {
+        let (path, what) = (text::path(&args.path), text::escape(what));
+        text::complain(&format!("leasehold: {path}: {what}\n"));
+    }
+    exit
 }
 
 fn sections(record: &Record) -> [(&'static str, Value); 3] {

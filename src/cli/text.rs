@@ -7,30 +7,42 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use leasehold::facts::RecordFacts;
-use leasehold::{Error, Judgement};
+use leasehold::{Error, Judgement, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
 
-/// Prints to stdout. A reader that has gone away ends it quietly; a full disk does not.
-pub(crate) fn print(text: &str) {
-    print_bytes(text.as_bytes());
+/// Prints to stdout, and says whether a reader is still there: one that has gone away ends it quietly. A full disk does
+/// not.
+pub(crate) fn print(text: &str) -> bool {
+    print_bytes(text.as_bytes())
 }
 
-fn print_bytes(bytes: &[u8]) {
-    let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("leasehold: cannot write to standard output: {error}");
+fn print_bytes(bytes: &[u8]) -> bool {
+    match try_print(bytes) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+        Err(error) => {
+            complain(&format!("leasehold: cannot write to standard output: {error}\n"));
             std::process::exit(Exit::Io as i32);
         }
-        _ => {}
     }
 }
 
 /// Prints a path as it is, for a shell to use, and a newline.
 pub(crate) fn print_path(path: &Path) {
     print_bytes(&[path.as_os_str().as_encoded_bytes(), b"\n"].concat());
+}
+
+/// Prints to stdout.
+pub(crate) fn try_print(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
+}
+
+/// Prints to stderr, in one call. Nobody is left to tell when that fails, and the exit code must not change by it.
+pub(crate) fn complain(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// A path for a tab line or a message: tab, newline, backslash, other control characters and bytes that are no UTF-8
@@ -55,7 +67,10 @@ pub(crate) fn escape(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\\' => out.push_str("\\\\"),
-            char if char.is_control() => {
+            // Besides controls, the marks that make text read in another order than it is written.
+            char if char.is_control()
+                || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+            {
                 for byte in char.encode_utf8(&mut [0; 4]).bytes() {
                     let _ = write!(out, "\\x{byte:02x}");
                 }
@@ -84,8 +99,8 @@ pub(crate) fn tab_line(judgement: &Judgement, file: &Path) -> String {
 }
 
 /// The same for a person.
-pub(crate) fn paragraph(judgement: &Judgement, file: &Path) -> String {
-    let file = path(file);
+pub(crate) fn paragraph(judgement: &Judgement, path: &Path) -> String {
+    let file = self::path(path);
     let mut out = format!("{file}: {} ({})\n", judgement.verdict, judgement.reason);
     let mut row = |name: &str, text: &str| {
         let _ = writeln!(out, "  {name:<9} {text}");
@@ -100,7 +115,7 @@ pub(crate) fn paragraph(judgement: &Judgement, file: &Path) -> String {
     for evidence in judgement
         .evidence
         .iter()
-        .filter(|evidence| evidence.recorded != evidence.found)
+        .filter(|evidence| judgement.verdict != Verdict::Free && evidence.recorded != evidence.found)
     {
         let side = |value: &Option<String>| value.as_deref().map_or("-".into(), escape);
         row(
@@ -113,8 +128,13 @@ pub(crate) fn paragraph(judgement: &Judgement, file: &Path) -> String {
             ),
         );
     }
-    row("next", &escape(&judgement.next(&file)));
+    row("next", &next(judgement, path));
     out
+}
+
+/// What to do, escaped once.
+fn next(judgement: &Judgement, path: &Path) -> String {
+    escape(&judgement.next(&path.to_string_lossy()))
 }
 
 /// The owner in one line, if the record names one.
@@ -153,7 +173,7 @@ pub(crate) fn judgement_json(judgement: &Judgement, file: &Path) -> Value {
     if let Ok(Value::Object(fields)) = serde_json::to_value(judgement) {
         object.extend(fields);
     }
-    object.insert("next".into(), judgement.next(&path(file)).into());
+    object.insert("next".into(), judgement.next(&file.to_string_lossy()).into());
     object.into()
 }
 
@@ -177,13 +197,13 @@ pub(crate) fn error(error: &Error, file: &Path) -> String {
         if let Some(owner) = owner(&judgement.owner) {
             let _ = writeln!(out, "  owner  {owner}");
         }
-        let _ = writeln!(out, "  next   {}", escape(&judgement.next(&path(file))));
+        let _ = writeln!(out, "  next   {}", next(judgement, file));
     }
     out
 }
 
-fn head(error: &Error, file: &Path) -> String {
-    let file = path(file);
+fn head(error: &Error, path: &Path) -> String {
+    let file = self::path(path);
     match error {
         Error::Refused(judgement) => {
             format!(
@@ -199,11 +219,7 @@ fn head(error: &Error, file: &Path) -> String {
             escape(judgement.owner.intent.as_deref().unwrap_or_default())
         ),
         Error::TimedOut { waited, last } => {
-            format!(
-                "gave up after {:.1} s: {}",
-                waited.as_secs_f64(),
-                head(last, Path::new(&file))
-            )
+            format!("gave up after {:.1} s: {}", waited.as_secs_f64(), head(last, path))
         }
         other => escape(&other.to_string()),
     }
@@ -219,11 +235,16 @@ fn judgement(error: &Error) -> Option<&Judgement> {
 
 /// An error as one JSON object.
 pub(crate) fn error_json(error: &Error, file: &Path, exit: Exit) -> Value {
-    let mut object = path_json(file);
-    object.insert("error".into(), error.to_string().into());
-    object.insert("exit".into(), json!(exit as u8));
+    let mut object = failure_json(&error.to_string(), file, exit);
     if let Some(judgement) = judgement(error) {
         object.insert("judgement".into(), judgement_json(judgement, file));
     }
     object.into()
+}
+
+pub(crate) fn failure_json(what: &str, file: &Path, exit: Exit) -> Map<String, Value> {
+    let mut object = path_json(file);
+    object.insert("error".into(), what.into());
+    object.insert("exit".into(), json!(exit as u8));
+    object
 }

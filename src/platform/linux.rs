@@ -94,35 +94,28 @@ pub(super) fn uid() -> Option<u32> {
 }
 
 pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {
-    // ESRCH alone says that there is none; EPERM says that there is one.
-    match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.get()), None) {
-        Err(nix::errno::Errno::ESRCH) => {
-            return ProcessFacts {
-                exists: Some(false),
-                ..ProcessFacts::default()
-            };
-        }
-        Ok(()) | Err(nix::errno::Errno::EPERM) => {}
-        Err(_) => return ProcessFacts::default(),
-    }
-    let mut found = ProcessFacts {
-        exists: Some(true),
-        start_readable: Some(false),
+    let none = ProcessFacts {
+        exists: Some(false),
         ..ProcessFacts::default()
     };
     let pidfd = pidfd_open(pid);
-    found.leader = match &pidfd {
+    let leader = match &pidfd {
+        // There is a process, and the number is not merely a thread's.
         Ok(_) => Some(true),
-        // It exists, so this says that it is a thread (EINVAL; ENOENT since Linux 6.13). Or it ended just now.
-        Err(Errno::INVAL | Errno::NOENT) => leader_by_status(pid),
-        Err(Errno::SRCH) => {
-            return ProcessFacts {
-                exists: Some(false),
-                ..ProcessFacts::default()
-            };
-        }
-        // No such call (before Linux 5.3), or a filter refuses it.
-        Err(_) => leader_by_status(pid),
+        Err(Errno::SRCH) => return none,
+        // A thread (EINVAL; ENOENT since Linux 6.13), a number that only a process group still has, no such call (before
+        // Linux 5.3), or a filter refuses it. ESRCH alone says that there is none; EPERM says that there is one.
+        Err(_) => match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.get()), None) {
+            Err(nix::errno::Errno::ESRCH) => return none,
+            Ok(()) | Err(nix::errno::Errno::EPERM) => leader_by_status(pid),
+            Err(_) => return ProcessFacts::default(),
+        },
+    };
+    let mut found = ProcessFacts {
+        exists: Some(true),
+        leader,
+        start_readable: Some(false),
+        ..ProcessFacts::default()
     };
     if let Some(stat) = read_stat(pid) {
         found.start = Some(stat.start);
@@ -330,7 +323,13 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {
             Ok(0) => break,
-            Ok(length) => filled += length,
+            Ok(length) => {
+                filled += length;
+                // Records end in a newline: where a short read ends in one too, that is the end, and is not asked for.
+                if filled < buffer.len() && buffer[filled - 1] == b'\n' {
+                    break;
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -1,0 +1,493 @@
+//! A process is killed, or stopped, at every step that changes something on disk, for every change there is.
+
+#![cfg(target_os = "linux")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{Claim, Error, Holder, Lease, Pid, Record};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use rustix::process::Signal;
+
+mod support;
+
+/// A claim after a crash takes no longer than this, and none at all is refused.
+const SOON: Duration = Duration::from_secs(2);
+
+/// More steps than any change has.
+const STEPS: usize = 64;
+
+/// Cases that are tried at once: most of their time is waiting.
+const AT_ONCE: usize = 6;
+
+/// What stands at the path before the change.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Absent,
+    Vacant,
+    /// Of a process that is gone.
+    Dead,
+    /// Nothing but what crashed claims left: a ballot with its temp file, and one that names nothing.
+    Leftovers,
+    /// A record with a second name, as a crash between link and unlink leaves it.
+    Twin,
+}
+
+/// Who owns the record that is changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Owner {
+    /// The process that is killed.
+    Worker,
+    /// This test, which goes on living.
+    Test,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Claim(Before),
+    Renew(Owner),
+    Note(Owner),
+    Release(Owner),
+    HandOver(Owner),
+}
+
+const CHANGES: [Change; 13] = [
+    Change::Claim(Before::Absent),
+    Change::Claim(Before::Vacant),
+    Change::Claim(Before::Dead),
+    Change::Claim(Before::Leftovers),
+    Change::Claim(Before::Twin),
+    Change::Renew(Owner::Worker),
+    Change::Renew(Owner::Test),
+    Change::Note(Owner::Worker),
+    Change::Note(Owner::Test),
+    Change::Release(Owner::Worker),
+    Change::Release(Owner::Test),
+    Change::HandOver(Owner::Worker),
+    Change::HandOver(Owner::Test),
+];
+
+/// One place where the process meets its signal.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    change: Change,
+    step: usize,
+    side: &'static str,
+    options: &'static [&'static str],
+}
+
+#[test]
+fn killed_at_every_step() {
+    each(&CHANGES, &[], killed);
+}
+
+#[test]
+fn killed_at_every_step_without_hard_links() {
+    each(&CHANGES, &["--no-links"], killed);
+}
+
+#[test]
+fn killed_at_every_step_without_symbolic_links() {
+    each(&CHANGES, &["--no-symlinks"], killed);
+}
+
+#[test]
+fn killed_at_every_step_without_any_links() {
+    each(&CHANGES, &["--no-symlinks", "--no-links"], killed);
+}
+
+#[test]
+fn stopped_claims_are_passed_over() {
+    let claims = [
+        Before::Absent,
+        Before::Vacant,
+        Before::Dead,
+        Before::Leftovers,
+        Before::Twin,
+    ]
+    .map(Change::Claim);
+    each(&claims, &[], stopped_claim);
+}
+
+#[test]
+fn stopped_claims_are_passed_over_without_links() {
+    let claims = [Before::Absent, Before::Vacant].map(Change::Claim);
+    each(&claims, &["--no-symlinks", "--no-links"], stopped_claim);
+}
+
+#[test]
+fn a_stopped_holder_loses_no_change_of_another() {
+    let changes = [Change::Renew, Change::Note, Change::Release, Change::HandOver].map(|change| change(Owner::Test));
+    each(&changes, &[], stopped_holder);
+    each(&changes, &["--no-links"], stopped_holder);
+}
+
+#[test]
+fn a_stopped_holder_does_not_touch_a_successor() {
+    let changes = [Change::Renew, Change::Note, Change::Release, Change::HandOver].map(|change| change(Owner::Test));
+    each(&changes, &[], stopped_before_a_successor);
+}
+
+/// A killed process that its parent has not waited for yet is dead all the same: nobody gives way to it.
+#[test]
+fn nobody_gives_way_to_the_dead() {
+    let case = Case {
+        change: Change::Claim(Before::Absent),
+        step: 4,
+        side: "after",
+        options: &[],
+    };
+    let scene = Scene::set(case);
+    let child = scene.start(case, "kill");
+    assert!(!stops(&child));
+    assert!(support::names(scene.dir()).contains(&".x.lease.ballot-1".into()));
+    let (status, said) = scene.run(&["--do", "claim", "--give-way"]);
+    assert!(status.success(), "{status}: {said}");
+    assert_eq!(end(child).0.signal(), Some(9));
+}
+
+/// Tries every step of every change, before and after it, until a change ends without having reached the step.
+fn each(changes: &[Change], options: &'static [&'static str], test: fn(&Scene, Case) -> bool) {
+    let rows: Vec<(Change, &str)> = changes
+        .iter()
+        .flat_map(|change| ["before", "after"].map(|side| (*change, side)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some((change, side)) = rows.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let reached = (1..=STEPS).find(|step| {
+                        let case = Case {
+                            change: *change,
+                            step: *step,
+                            side,
+                            options,
+                        };
+                        !test(&Scene::set(case), case)
+                    });
+                    let steps = reached.unwrap_or_else(|| panic!("{change:?} has more than {STEPS} steps")) - 1;
+                    assert!(steps >= 5, "{change:?} met its signal at {steps} steps only");
+                }
+            });
+        }
+    });
+}
+
+/// A directory with a record as it is before a change.
+struct Scene {
+    _dir: tempfile::TempDir,
+    beside: tempfile::TempDir,
+    path: PathBuf,
+    /// The guard of a record that the test owns is not kept, only its token.
+    holder: Option<Holder>,
+    before: Option<Record>,
+}
+
+impl Scene {
+    fn set(case: Case) -> Self {
+        let (dir, path) = support::directory();
+        let beside = tempfile::tempdir().expect("a temporary directory");
+        let mut scene = Self {
+            _dir: dir,
+            beside,
+            path,
+            holder: None,
+            before: None,
+        };
+        match case.change {
+            Change::Claim(Before::Absent) => {}
+            Change::Claim(Before::Vacant) => {
+                let lease = Lease::claim(&scene.path).expect("nobody holds it");
+                lease.release(None).expect("it is held");
+            }
+            Change::Claim(Before::Dead) => scene.dead_owner(),
+            Change::Claim(Before::Twin) => {
+                scene.dead_owner();
+                let id = leasehold::names::TempId::new(0, 1, 1);
+                std::fs::hard_link(
+                    &scene.path,
+                    scene.beside_record(&leasehold::names::temp(scene.name(), id)),
+                )
+                .expect("a filesystem with hard links");
+            }
+            Change::Claim(Before::Leftovers) => {
+                // A claim is killed right after its ballot, the next after it has outlasted that one.
+                for fault in ["kill-after:4", "kill-before:6"] {
+                    let (status, said) = scene.run(&["--do", "claim", "--fault", fault]);
+                    assert_eq!(status.signal(), Some(9), "{status}: {said}");
+                }
+                assert!(support::names(scene.dir()).len() >= 2);
+            }
+            Change::Renew(Owner::Test)
+            | Change::Note(Owner::Test)
+            | Change::Release(Owner::Test)
+            | Change::HandOver(Owner::Test) => {
+                let token = Claim::new(&scene.path)
+                    .set("kept", "yes")
+                    .take()
+                    .expect("nobody holds it")
+                    .leave();
+                scene.holder = Some(Holder::new(&scene.path, token).expect("a path of a record"));
+            }
+            _ => {}
+        }
+        scene.before = support::record(&scene.path);
+        scene
+    }
+
+    fn dead_owner(&self) {
+        let (status, said) = self.run(&["--do", "claim"]);
+        assert!(status.success(), "{status}: {said}");
+    }
+
+    fn dir(&self) -> &Path {
+        self.path.parent().expect("it lies in a directory")
+    }
+
+    fn name(&self) -> &std::ffi::OsStr {
+        self.path.file_name().expect("it has a name")
+    }
+
+    fn beside_record(&self, name: &std::ffi::OsStr) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    fn worker(&self, arguments: &[&str]) -> Command {
+        let mut command = support::contend(&self.path, arguments);
+        command.arg("--log").arg(self.beside.path().join("log"));
+        command.arg("--side").arg(self.beside.path().join("side"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> (ExitStatus, String) {
+        let output = self.worker(arguments).output().expect("the worker starts");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status, String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// The change, made by another process which gets the signal on its way.
+    fn start(&self, case: Case, signal: &str) -> Child {
+        let verb = match case.change {
+            Change::Claim(_) => "claim",
+            Change::Renew(_) => "renew",
+            Change::Note(_) => "note",
+            Change::Release(_) => "release",
+            Change::HandOver(_) => "hand-over",
+        };
+        let fault = format!("{signal}-{}:{}", case.side, case.step);
+        let mut command = self.worker(&["--do", verb, "--fault", &fault]);
+        command.args(case.options);
+        if let Some(holder) = &self.holder {
+            command.arg("--token").arg(holder.token().to_string());
+        }
+        if let Change::HandOver(_) = case.change {
+            command.arg("--to").arg(std::process::id().to_string());
+        }
+        command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the worker starts")
+    }
+
+    /// A fresh process claims and releases, in good time.
+    fn claim_and_release(&self, case: Case) {
+        let began = Instant::now();
+        let mut child = self
+            .worker(&[&["--claims", "1"], case.options].concat())
+            .spawn()
+            .expect("the worker starts");
+        let status = support::wait_at_most(&mut child, SOON);
+        if status.is_none() {
+            support::signal(&child, Signal::KILL);
+            let _ = child.wait();
+        }
+        let names = support::names(self.dir());
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "{case:?}: {status:?} after {:?}; {names:?}",
+            began.elapsed()
+        );
+    }
+
+    fn is_clean(&self, case: Case) {
+        assert_eq!(support::names(self.dir()), ["x.lease"], "{case:?}");
+        let record = support::record(&self.path).expect("a record");
+        assert!(record.owner.ended.is_some(), "{case:?}");
+        let before = self
+            .before
+            .as_ref()
+            .map_or((0, 0), |before| (before.owner.epoch, before.owner.seq));
+        assert!(
+            record.owner.epoch > before.0 && record.owner.seq > before.1,
+            "{case:?}: {record:?}"
+        );
+    }
+}
+
+/// Whether the record's owner is this test.
+fn is_mine(record: &Record) -> bool {
+    record.owner.ended.is_none() && record.owner.pid == Pid::new(std::process::id().into())
+}
+
+fn end(mut child: Child) -> (ExitStatus, String) {
+    let status = child.wait().expect("a child can be waited for");
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().expect("it was piped"), &mut said).expect("text");
+    (status, said)
+}
+
+/// Whether the process was killed; it makes its change otherwise.
+fn killed(scene: &Scene, case: Case) -> bool {
+    let (status, said) = end(scene.start(case, "kill"));
+    let reached = status.signal() == Some(9);
+    assert!(reached || status.success(), "{case:?}: {status}: {said}");
+
+    // Whole, old or new; `record` refuses anything else.
+    let now = match std::fs::read(&scene.path) {
+        // Without hard links an absent record is created empty first.
+        Ok(bytes) if bytes.is_empty() && case.options.contains(&"--no-links") => None,
+        _ => support::record(&scene.path),
+    };
+    if let (Some(before), Some(now)) = (&scene.before, &now) {
+        assert!(now == before || now.owner.seq > before.owner.seq, "{case:?}: {now:?}");
+    }
+    assert!(scene.before.is_none() || now.is_some(), "{case:?}: the record is gone");
+
+    if let Some(now) = now.filter(is_mine) {
+        let holder = Holder::new(&scene.path, now.owner.token).expect("a path of a record");
+        assert_eq!(holder.verify(None).expect("its owner lives"), now.owner.epoch);
+        let began = Instant::now();
+        match case.change {
+            Change::Renew(_) => holder.renew(),
+            Change::Note(_) => holder.note(&[("phase", "noted")]),
+            Change::Release(_) => holder.release(None),
+            Change::HandOver(_) | Change::Claim(_) => {
+                holder.hand_over(Pid::new(std::process::id().into()).expect("a pid"))
+            }
+        }
+        .unwrap_or_else(|error| panic!("{case:?}: the holder tries again: {error}"));
+        holder
+            .release(None)
+            .unwrap_or_else(|error| panic!("{case:?}: the holder releases: {error}"));
+        assert!(began.elapsed() < SOON, "{case:?}: {:?}", began.elapsed());
+    }
+    scene.claim_and_release(case);
+    scene.is_clean(case);
+    reached
+}
+
+/// Waits until a child has stopped (true) or ended.
+fn stops(child: &Child) -> bool {
+    let pid = nix::unistd::Pid::from_raw(child.id().try_into().expect("a pid"));
+    let id = nix::sys::wait::Id::Pid(pid);
+    let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    matches!(
+        nix::sys::wait::waitid(id, flags).expect("a child can be waited for"),
+        WaitStatus::Stopped(..)
+    )
+}
+
+fn go_on(child: Child) -> (ExitStatus, String) {
+    support::signal(&child, Signal::CONT);
+    end(child)
+}
+
+/// A claim is stopped; another passes over it and holds; the first goes on and must not get the lease as well.
+fn stopped_claim(scene: &Scene, case: Case) -> bool {
+    let child = scene.start(case, "stop");
+    let reached = stops(&child);
+    let began = Instant::now();
+    let claimed = Claim::new(&scene.path).take();
+    assert!(began.elapsed() < SOON, "{case:?}: {:?}", began.elapsed());
+    match claimed {
+        Ok(lease) => {
+            let held = support::record(&scene.path);
+            assert_eq!(
+                held.as_ref().map(|record| record.owner.token),
+                Some(lease.token()),
+                "{case:?}"
+            );
+            let (status, said) = go_on(child);
+            // A finished claim whose process has ended may be taken over.
+            assert!(status.code() == Some(2) || !reached, "{case:?}: {status}: {said}");
+            assert_eq!(support::record(&scene.path), held, "{case:?}");
+            lease.release(None).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+        }
+        // It has committed, and lives.
+        Err(Error::Refused(_)) if reached => {
+            let held = support::record(&scene.path).expect("a record");
+            assert_eq!(held.owner.pid, Pid::new(child.id().into()), "{case:?}");
+            let (status, said) = go_on(child);
+            assert!(status.success(), "{case:?}: {status}: {said}");
+            assert_eq!(support::record(&scene.path), Some(held), "{case:?}");
+        }
+        Err(error) => panic!("{case:?}: {error}"),
+    }
+    scene.claim_and_release(case);
+    scene.is_clean(case);
+    reached
+}
+
+/// A change of a holder is stopped; another of the same holder passes over it; the first goes on. Neither is lost.
+fn stopped_holder(scene: &Scene, case: Case) -> bool {
+    let holder = scene.holder.as_ref().expect("the test owns the record");
+    let child = scene.start(case, "stop");
+    let reached = stops(&child);
+    let began = Instant::now();
+    let noted = holder.note(&[("other", "noted")]);
+    assert!(began.elapsed() < SOON, "{case:?}: {:?}", began.elapsed());
+    let (status, said) = go_on(child);
+    assert!(status.success(), "{case:?}: {status}: {said}");
+
+    let now = support::record(&scene.path).expect("a record");
+    let before = scene.before.as_ref().expect("a record");
+    assert_eq!(
+        (now.owner.token, now.owner.epoch),
+        (before.owner.token, before.owner.epoch),
+        "{case:?}"
+    );
+    assert_eq!(now.state.get("kept"), Some("yes"), "{case:?}");
+    match (case.change, noted) {
+        // The release came first.
+        (Change::Release(_), Err(Error::Lost { .. })) => {}
+        (_, Ok(_)) => assert_eq!(now.state.get("other"), Some("noted"), "{case:?}: {now:?}"),
+        (_, Err(error)) => panic!("{case:?}: {error}"),
+    }
+    match case.change {
+        Change::Renew(_) => assert!(now.beat > before.beat, "{case:?}"),
+        Change::Note(_) => assert_eq!(now.state.get("phase"), Some("noted"), "{case:?}"),
+        Change::Release(_) => assert!(now.owner.ended.is_some(), "{case:?}"),
+        Change::HandOver(_) | Change::Claim(_) => assert!(is_mine(&now), "{case:?}"),
+    }
+    holder.release(None).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    scene.claim_and_release(case);
+    scene.is_clean(case);
+    reached
+}
+
+/// A change of a holder is stopped, the lease is ended and taken by another; the first goes on and must find it lost.
+fn stopped_before_a_successor(scene: &Scene, case: Case) -> bool {
+    let holder = scene.holder.as_ref().expect("the test owns the record");
+    let child = scene.start(case, "stop");
+    let reached = stops(&child);
+    let committed = support::record(&scene.path) != scene.before;
+    holder.release(None).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let successor = Claim::new(&scene.path)
+        .take()
+        .unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let held = support::record(&scene.path);
+    let (status, said) = go_on(child);
+    assert_eq!(status.code(), Some(if committed { 0 } else { 2 }), "{case:?}: {said}");
+    assert_eq!(support::record(&scene.path), held, "{case:?}");
+    successor
+        .release(None)
+        .unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    scene.claim_and_release(case);
+    scene.is_clean(case);
+    reached
+}

@@ -1,0 +1,233 @@
+//! Real files behind a filesystem that, at one call of one's choice, misbehaves or signals its own process.
+
+#![allow(dead_code, reason = "each of the programs that include this file uses a part of it")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use leasehold::fs::{Disk, Fs, Stat};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The calls of [`Fs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Stat,
+    StatFile,
+    Open,
+    Read,
+    Create,
+    Write,
+    Sync,
+    Lock,
+    Symlink,
+    ReadLink,
+    Link,
+    Rename,
+    Unlink,
+    List,
+}
+
+impl Call {
+    /// Whether it changes something on disk. Between two calls that do not, a crash leaves the same files.
+    pub fn changes(self) -> bool {
+        matches!(
+            self,
+            Self::Create | Self::Write | Self::Sync | Self::Symlink | Self::Link | Self::Rename | Self::Unlink
+        )
+    }
+}
+
+/// What happens at the chosen call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The process gets this signal before the call is made.
+    Before(Signal),
+    /// … or after it was made.
+    After(Signal),
+    /// The call is not made, and fails.
+    Fails(Errno),
+    /// The call is made, and is said to have failed.
+    Denies(Errno),
+    /// The call is made twice, as by a late duplicate; the first answer counts.
+    Twice,
+    /// Each call that changes something is made twice, and the second answer counts: a server without a reply cache.
+    Repeated,
+}
+
+/// Which calls are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All.
+    All,
+    /// Those that change something.
+    Changes,
+}
+
+pub struct Meanwhile(pub Box<dyn Fn(Call) + Send + Sync>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+#[derive(Debug)]
+pub struct Faulty {
+    /// The number of the chosen call, from 1.
+    pub at: usize,
+    /// The fault goes on at every call after it.
+    pub lasting: bool,
+    /// After the chosen call nothing can be read any more.
+    pub blinding: bool,
+    /// Done before each counted call.
+    pub meanwhile: Meanwhile,
+    pub fault: Option<Fault>,
+    pub counted: Counted,
+    /// Hard links are unsupported.
+    pub no_links: bool,
+    /// Symbolic links are unsupported.
+    pub no_symlinks: bool,
+    calls: AtomicUsize,
+    made: Mutex<Vec<Call>>,
+}
+
+impl Faulty {
+    pub fn new(fault: Option<Fault>, at: usize, counted: Counted) -> Self {
+        Self {
+            at,
+            lasting: false,
+            blinding: false,
+            meanwhile: Meanwhile(Box::new(|_| {})),
+            fault,
+            counted,
+            no_links: false,
+            no_symlinks: false,
+            calls: AtomicUsize::new(0),
+            made: Mutex::default(),
+        }
+    }
+
+    /// The calls so far, of those that are counted.
+    pub fn made(&self) -> Vec<Call> {
+        self.made.lock().expect("no panic while it is held").clone()
+    }
+
+    /// Whether the chosen call was reached.
+    pub fn reached(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) >= self.at
+    }
+
+    fn pass<T>(&self, call: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let missing = match call {
+            Call::Link => self.no_links,
+            Call::Symlink => self.no_symlinks,
+            _ => false,
+        };
+        let make = || if missing { Err(Errno::EOPNOTSUPP.into()) } else { make() };
+        if self.counted == Counted::Changes && !call.changes() {
+            return make();
+        }
+        let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        self.made.lock().expect("no panic while it is held").push(call);
+        (self.meanwhile.0)(call);
+        if self.blinding && number > self.at && !call.changes() {
+            return Err(Errno::EIO.into());
+        }
+        let due = number == self.at || self.lasting && number > self.at;
+        match self.fault.filter(|_| due) {
+            None => make(),
+            Some(Fault::Before(signal)) => {
+                kill(Pid::this(), signal).expect("a process may signal itself");
+                make()
+            }
+            Some(Fault::After(signal)) => {
+                let made = make();
+                kill(Pid::this(), signal).expect("a process may signal itself");
+                made
+            }
+            Some(Fault::Fails(errno)) => Err(errno.into()),
+            Some(Fault::Denies(errno)) => make().and_then(|_| Err(errno.into())),
+            Some(Fault::Twice) => {
+                let first = make();
+                let _ = make();
+                first
+            }
+            Some(Fault::Repeated) => {
+                let first = make();
+                if call.changes() && call != Call::Create {
+                    make()
+                } else {
+                    first
+                }
+            }
+        }
+    }
+}
+
+impl Fs for Faulty {
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.pass(Call::Stat, || Disk.stat(path))
+    }
+
+    fn stat_file(&self, file: &File) -> io::Result<Stat> {
+        self.pass(Call::StatFile, || Disk.stat_file(file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        self.pass(Call::Open, || Disk.open(path))
+    }
+
+    fn reopen(&self, path: &Path) -> io::Result<File> {
+        self.pass(Call::Open, || Disk.reopen(path))
+    }
+
+    fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
+        self.pass(Call::Read, || Disk.read(file, limit))
+    }
+
+    fn create(&self, path: &Path, like: Option<&Stat>) -> io::Result<File> {
+        self.pass(Call::Create, || Disk.create(path, like))
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.pass(Call::Write, || Disk.write_at(file, bytes, offset))
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        self.pass(Call::Sync, || Disk.sync(file))
+    }
+
+    fn lock(&self, file: &File) -> io::Result<()> {
+        self.pass(Call::Lock, || Disk.lock(file))
+    }
+
+    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
+        self.pass(Call::Symlink, || Disk.symlink(target, link))
+    }
+
+    fn read_link(&self, link: &Path) -> io::Result<OsString> {
+        self.pass(Call::ReadLink, || Disk.read_link(link))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.pass(Call::Link, || Disk.link(from, to))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.pass(Call::Rename, || Disk.rename(from, to))
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.pass(Call::Unlink, || Disk.unlink(path))
+    }
+
+    fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>> {
+        self.pass(Call::List, || Disk.list(dir, limit))
+    }
+}
