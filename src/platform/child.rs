@@ -17,7 +17,9 @@ use nix::libc;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, kill, killpg, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{ForkResult, Pid as RawPid, fork, getpgid, getpgrp, getpid, getppid, getsid, setpgid, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{
+    ForkResult, Pid as RawPid, fork, getpgid, getpgrp, getpid, getppid, getsid, setpgid, tcgetpgrp, tcsetpgrp,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::{

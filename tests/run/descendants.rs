@@ -20,15 +20,21 @@ fn left(scene: &Scene) -> [Process; 3] {
 #[test]
 fn they_are_ended_and_nobody_gets_in_before() {
     let scene = Scene::new();
-    let mut run = scene.start("--ttl 20s --kill-grace 2s", &format!("{LEAVES}; read line < go; exit 4"));
-    nix::unistd::mkfifo(&scene.file("go"), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    let go = scene.fifo("go");
+    let mut run = scene.start(
+        "--ttl 20s --kill-grace 2s",
+        &format!("{LEAVES}; read line < go; exit 4"),
+    );
     let [a, b, c] = left(&scene);
     let child = scene.pid("child");
     // Whoever gets in notes who was still there.
-    let look = format!("for p in {} {} {}; do kill -0 $p 2>/dev/null && echo $p >> met; done; echo in > in", a.pid, b.pid, c.pid);
+    let look = format!(
+        "for p in {} {} {}; do kill -0 $p 2>/dev/null && echo $p >> met; done; echo in > in",
+        a.pid, b.pid, c.pid
+    );
     let mut waiter = scene.start("--wait 60s", &look);
     eventually("it waits", || scene.stderr().contains("waiting for"));
-    std::fs::write(scene.file("go"), "\n").unwrap();
+    std::fs::write(go, "\n").unwrap();
     child.wait_for_end();
     a.wait_for_end();
     b.wait_for_end();

@@ -25,7 +25,9 @@ fn signals_reach_the_command_once() {
         run.signal(signal);
         expected += name;
         expected += "\n";
-        eventually(name, || std::fs::read_to_string(scene.file("got")).unwrap_or_default() == expected);
+        eventually(name, || {
+            std::fs::read_to_string(scene.file("got")).unwrap_or_default() == expected
+        });
     }
     assert!(child.is_alive());
     child.signal(Signal::SIGKILL);
@@ -84,7 +86,10 @@ fn signals_to_all_leave_a_vacated_record() {
 #[test]
 fn sigkill_of_the_supervisor_takes_the_command_with_it() {
     let scene = Scene::new();
-    let mut run = scene.start("", "echo $$ > child; trap '' TERM HUP INT; while :; do sleep 0.05; done");
+    let mut run = scene.start(
+        "",
+        "echo $$ > child; trap '' TERM HUP INT; while :; do sleep 0.05; done",
+    );
     let child = scene.pid("child");
     assert_eq!(scene.verdict(), "held/process-running");
     run.signal(Signal::SIGKILL);
@@ -136,5 +141,9 @@ fn older_children_of_the_process_are_left_alone() {
     assert_eq!(run.code(), 0);
     assert!(scene.pid("helper").is_alive());
     let left: i32 = scene.line("left").parse().unwrap();
-    assert!(std::fs::read(format!("/proc/{left}/cmdline")).unwrap_or_default().is_empty());
+    assert!(
+        std::fs::read(format!("/proc/{left}/cmdline"))
+            .unwrap_or_default()
+            .is_empty()
+    );
 }

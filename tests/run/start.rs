@@ -28,7 +28,10 @@ fn the_record_names_the_command_before_it_runs() {
     assert_eq!(owner.ttl, Some(30));
     assert_eq!(owner.ended, None);
     assert_eq!(seen.state.get("role"), Some("bridge"));
-    assert!(owner.cmd.unwrap().starts_with("sh -c cp"), "what people are shown is the command");
+    assert!(
+        owner.cmd.unwrap().starts_with("sh -c cp"),
+        "what people are shown is the command"
+    );
 }
 
 #[test]
@@ -120,7 +123,11 @@ fn what_cannot_be_started_is_126_or_127() {
         assert_eq!(ended.code, code, "{program}: {ended:?}");
         assert!(ended.stderr.contains("cannot run the command"), "{ended:?}");
         let status = status(&scene);
-        assert_eq!((&status["by"], &status["code"]), (&"leasehold".into(), &code.into()), "{status}");
+        assert_eq!(
+            (&status["by"], &status["code"]),
+            (&"leasehold".into(), &code.into()),
+            "{status}"
+        );
         let record = scene.record();
         assert!(record.owner.ended.is_some());
         assert_eq!(record.state.fields()["exit"], code);
@@ -163,7 +170,9 @@ fn its_own_outcomes_lie_above_a_hundred_or_are_one_code() {
 fn standard_input_passes_through() {
     let scene = Scene::new();
     let mut command = scene.run("", "cat; echo end");
-    command.stdin(Stdio::piped()).stdout(fs::File::create(scene.file("out")).unwrap());
+    command
+        .stdin(Stdio::piped())
+        .stdout(fs::File::create(scene.file("out")).unwrap());
     let mut run = Running::spawn(&mut command);
     let mut input = run.input();
     input.write_all(b"one\n").unwrap();

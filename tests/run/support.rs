@@ -35,7 +35,12 @@ pub fn skip(why: &str) {
 /// A command that the environment of whoever runs the tests does not reach.
 pub fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
-    for variable in ["LEASEHOLD_HOST_ID", "LEASEHOLD_TOKEN", "LEASEHOLD_PATH", "LEASEHOLD_EPOCH"] {
+    for variable in [
+        "LEASEHOLD_HOST_ID",
+        "LEASEHOLD_TOKEN",
+        "LEASEHOLD_PATH",
+        "LEASEHOLD_EPOCH",
+    ] {
         command.env_remove(variable);
     }
     command
@@ -114,6 +119,13 @@ impl Scene {
         self.dir.path().join(name)
     }
 
+    /// A named pipe: what a script reads from it comes when the test writes it.
+    pub fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.file(name);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        path
+    }
+
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -125,7 +137,10 @@ impl Scene {
     /// A command of this scene, in its directory, without input. It is killed should the test end before it.
     pub fn command(&self, program: &str) -> Command {
         let mut command = clean(program);
-        command.current_dir(self.dir.path()).env(MARK, &self.mark).stdin(Stdio::null());
+        command
+            .current_dir(self.dir.path())
+            .env(MARK, &self.mark)
+            .stdin(Stdio::null());
         // SAFETY: prctl(2) is one system call.
         unsafe {
             command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
@@ -159,7 +174,11 @@ impl Scene {
     }
 
     fn sink(&self, name: &str) -> fs::File {
-        fs::File::options().append(true).create(true).open(self.file(name)).unwrap()
+        fs::File::options()
+            .append(true)
+            .create(true)
+            .open(self.file(name))
+            .unwrap()
     }
 
     /// What stands in a file, once it is a whole line.
@@ -232,7 +251,10 @@ impl Drop for Scene {
                 };
                 // That of a process which has ended is empty.
                 let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-                if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
+                if environment
+                    .split(|byte| *byte == 0)
+                    .any(|variable| variable == wanted.as_bytes())
+                {
                     found = true;
                     let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
                 }
@@ -316,7 +338,9 @@ impl Process {
     }
 
     fn state(self) -> Option<char> {
-        stat(self.pid).filter(|(_, start)| *start == self.start).map(|(state, _)| state)
+        stat(self.pid)
+            .filter(|(_, start)| *start == self.start)
+            .map(|(state, _)| state)
     }
 
     pub fn signal(self, signal: Signal) {
@@ -340,5 +364,8 @@ fn stat(pid: i32) -> Option<(char, u64)> {
 
 /// The lines of a process's status that tell how it takes signals.
 pub fn signal_lines(status: &str) -> Vec<&str> {
-    status.lines().filter(|line| line.starts_with("Sig") && !line.starts_with("SigQ")).collect()
+    status
+        .lines()
+        .filter(|line| line.starts_with("Sig") && !line.starts_with("SigQ"))
+        .collect()
 }
