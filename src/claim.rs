@@ -179,7 +179,7 @@ impl Claim {
 
     /// The command line to show to people, where the owner's own does not tell it yet.
     pub(crate) fn command(mut self, line: String) -> Self {
-        self.command = Some(line);
+        self.command = Some(platform::shown(&line));
         self
     }
 

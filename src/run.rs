@@ -69,6 +69,9 @@ pub struct Report {
     pub unreleased: Option<crate::Error>,
     /// The command still ran when the deadline passed, in spite of SIGKILL (blocked in the kernel, on a dead mount).
     pub outlived: bool,
+    /// The command was ended from its terminal, by SIGINT or SIGQUIT: a caller that was started by a shell should end by
+    /// the same signal, so that a script's loop ends too.
+    pub interrupted: bool,
 }
 
 /// A command that runs under a lease.

@@ -117,7 +117,15 @@ pub(crate) fn run(args: Args) -> u8 {
         outlived.write(&json!({ "by": "leasehold", "lost": true, "outlived": true }));
     });
     match run.run() {
-        Ok(report) => ended(&report, args.conflict_exit_code, &status),
+        Ok(report) => {
+            let code = ended(&report, args.conflict_exit_code, &status);
+            if let (true, Some(leasehold::Ending::Signal(signal)), None) =
+                (report.interrupted, report.ending, &report.lost)
+            {
+                interrupt(signal);
+            }
+            code
+        }
         Err(error) => {
             text::complain(&text::error(&error, &path));
             let exit = Exit::from(&error);
@@ -128,6 +136,15 @@ pub(crate) fn run(args: Args) -> u8 {
             status.write(&json!({ "by": "leasehold", "code": code, "error": error.to_string() }));
             code
         }
+    }
+}
+
+/// Ends by the signal that the terminal sent: a shell takes a code of 130 for an ordinary end, and goes on with its script.
+fn interrupt(signal: i32) {
+    // A core is the command's to dump.
+    let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+    if let Ok(signal) = nix::sys::signal::Signal::try_from(signal) {
+        let _ = nix::sys::signal::raise(signal);
     }
 }
 

@@ -171,6 +171,7 @@ fn leader_by_status(pid: Pid) -> Option<bool> {
 struct ProcStat {
     state: char,
     parent: i32,
+    group: i32,
     threads: u64,
     start: u64,
 }
@@ -191,11 +192,13 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcStat> {
     let mut fields = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let threads = fields.nth(15)?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let threads = fields.nth(14)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
     Some(ProcStat {
         state,
         parent,
+        group,
         threads,
         start,
     })
@@ -387,6 +390,7 @@ mod tests {
                 Some(ProcStat {
                     state: 'S',
                     parent: 1,
+                    group: 77,
                     threads: 3,
                     start: 181_470
                 }),

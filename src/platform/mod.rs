@@ -82,7 +82,12 @@ pub(crate) fn probe(pid: Pid, pidfd: bool) -> ProcessFacts {
 
 /// The beginning of a process's command line, for people only.
 pub(crate) fn command_line(pid: Pid) -> Option<String> {
-    os::command_line(pid).map(|line| line.chars().take(256).collect())
+    os::command_line(pid).map(|line| shown(&line))
+}
+
+/// As much of a command line as a record keeps.
+pub(crate) fn shown(line: &str) -> String {
+    line.chars().take(256).collect()
 }
 
 /// Opens a record for reading: never follows a link at the last component, never waits for a FIFO's other end.

@@ -1,0 +1,12 @@
+//! `leasehold run` with real processes, signals, terminals and descriptors: what a user would see of each promise.
+#![cfg(all(target_os = "linux", feature = "cli"))]
+
+mod descendants;
+mod end;
+mod keys;
+mod line;
+mod loss;
+mod signals;
+mod start;
+mod support;
+mod terminal;
