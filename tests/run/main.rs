@@ -7,6 +7,8 @@ mod keys;
 mod line;
 mod loss;
 mod signals;
+#[path = "../support/stand_in.rs"]
+mod stand_in;
 mod start;
 mod support;
 mod terminal;
