@@ -447,8 +447,12 @@ proptest! {
     /// Less evidence makes no one dead and nobody's lease free. (Held may appear: it lets nobody in.)
     #[test]
     fn forgetting_kills_nobody(facts in facts()) {
-        let before = judge(&facts).verdict;
+        let Judgement { verdict: before, reason, .. } = judge(&facts);
         for (what, forget) in SUPPORT {
+            // An equal pidfs inode is what speaks against a start time that differs.
+            if *what == "process.pidfd" && reason == Reason::OtherTimeNamespace {
+                continue;
+            }
             let mut less = facts.clone();
             forget(&mut less);
             let after = judge(&less);
