@@ -59,7 +59,10 @@ fn way(judgement: &Judgement, path: &str) -> String {
         }
         Reason::NoBoot => format!("look on {there} by hand for process {}", pid(owner)),
         Reason::PayloadMismatch => "look which of the two pids is right; another program wrote the pid file".into(),
-        Reason::Empty | Reason::Torn => {
+        Reason::Empty => {
+            "look again in a moment; if it stays empty and nobody is about to write it, remove it by hand".into()
+        }
+        Reason::Torn => {
             "look again in a moment; if it stays, its writer crashed or does not replace files whole".into()
         }
         Reason::Malformed => "look at the file: it is not a record of this tool".into(),

@@ -10,7 +10,7 @@ use crate::change::{Change, Consent, Ended, Site};
 use crate::claim::{beat, claim, timestamp};
 use crate::error::{Error, Result};
 use crate::identity::Process;
-use crate::observe::{Judge, Sight, directory, not_a_record};
+use crate::observe::{Judge, Sight, directory, not_a_record, payload};
 use crate::owner::{LOCK, Pid};
 use crate::platform;
 use crate::record::{LARGEST, Record};
@@ -229,10 +229,18 @@ impl Holder {
     /// resource that checks the epoch itself.
     ///
     /// # Errors
-    /// [`Error::Lost`].
+    /// [`Error::Lost`] when the claim is not current, or a file that it is bound to does not name its owner;
+    /// [`Error::Expiring`] when it is current and too little of its ttl is left; [`Error::Unreadable`].
     pub fn verify(&self, margin: Option<Duration>) -> Result<u64> {
         let sight = self.site.look();
         let record = self.current(&sight)?;
+        if let (Some(file), Some(pid)) = (&record.owner.binds, record.owner.pid) {
+            let named = payload(&*self.site.judge.fs, &self.site.path, file).pid;
+            if named != Some(pid.get().into()) {
+                let named = named.map_or_else(|| "no pid".to_owned(), |pid| pid.to_string());
+                return Err(self.lost(format!("the bound file {file} names {named}, and not its owner {pid}")));
+            }
+        }
         let Some(ttl) = record.owner.ttl else {
             return Ok(record.owner.epoch);
         };
@@ -240,7 +248,7 @@ impl Holder {
             return match margin {
                 None => Ok(record.owner.epoch),
                 Some(_) => {
-                    Err(self.lost("it was renewed on another boot, so what is left of its ttl is not known here"))
+                    Err(self.expiring("it was renewed on another boot: what is left of its ttl is not known here"))
                 }
             };
         }
@@ -248,7 +256,7 @@ impl Holder {
         let left = deadline.saturating_sub(self.site.judge.clock.now());
         let margin = margin.unwrap_or_default();
         if left.is_zero() || left < margin {
-            return Err(self.lost(match left.is_zero() {
+            return Err(self.expiring(match left.is_zero() {
                 true => format!("its ttl of {ttl} s ran out; renew it first"),
                 false => format!(
                     "{:.1} s of its ttl are left, {:.1} s are wanted; renew it first",
@@ -412,6 +420,13 @@ impl Holder {
             Ok(record) => Ok(record),
             Err(_) if sight.is_absent() => Err(self.lost("the record is gone")),
             Err(facts) => Err(not_a_record(&self.site.path, facts)),
+        }
+    }
+
+    fn expiring(&self, why: impl Into<String>) -> Error {
+        Error::Expiring {
+            path: self.site.path.clone(),
+            why: why.into(),
         }
     }
 

@@ -39,7 +39,7 @@ const NO_RECORD: Codes = Codes {
 const UNREADABLE: Codes = Codes {
     judge: 2,
     show: 74,
-    claim: 2,
+    claim: 74,
     holder: 74,
 };
 
