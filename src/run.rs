@@ -89,6 +89,7 @@ pub struct Run {
     pub(crate) ttl: Duration,
     pub(crate) grace: Option<Duration>,
     pub(crate) descendants: Descendants,
+    pub(crate) contain: bool,
     pub(crate) on_outlived: Option<Box<dyn FnMut()>>,
 }
 
@@ -110,6 +111,7 @@ impl Run {
             ttl: Duration::from_secs(60),
             grace: None,
             descendants: Descendants::default(),
+            contain: false,
             on_outlived: None,
         }
     }
@@ -129,6 +131,13 @@ impl Run {
     /// Says what becomes of processes that the command leaves behind.
     pub fn descendants(mut self, descendants: Descendants) -> Self {
         self.descendants = descendants;
+        self
+    }
+
+    /// Runs the command in a cgroup of its own, which is emptied at the end: descendants are ended also after a SIGKILL of
+    /// this process, and whatever credentials they have. Fails where no cgroup can be made.
+    pub fn contain(mut self, yes: bool) -> Self {
+        self.contain = yes;
         self
     }
 

@@ -43,6 +43,10 @@ pub(crate) struct Args {
     /// What becomes of processes that the command leaves behind
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Left::End)]
     descendants: Left,
+    /// Run the command in a cgroup of its own: what it leaves behind is ended also when leasehold itself is killed, and
+    /// whatever its user is. Refuse with 174 where no cgroup can be made
+    #[arg(long)]
+    contain: bool,
     /// Refuse with 175 when it was started this often within the time on this host, as 5/30s
     #[arg(long, value_name = "STARTS/TIME", value_parser = budget)]
     budget: Option<(u32, Duration)>,
@@ -83,6 +87,10 @@ const OWN: u8 = 100;
 pub(crate) const USAGE: u8 = OWN + Exit::Usage as u8;
 
 pub(crate) fn run(args: Args) -> u8 {
+    if args.contain && matches!(args.descendants, Left::Leave) {
+        eprintln!("leasehold: --contain leaves nothing behind; choose --descendants end or wait");
+        return USAGE;
+    }
     let path = match args.path.map_or_else(|| args.key.path(), Ok) {
         Ok(path) => path,
         Err(exit) => return OWN + exit as u8,
@@ -101,6 +109,7 @@ pub(crate) fn run(args: Args) -> u8 {
     };
     let mut run = Run::new(claim, args.command)
         .ttl(args.ttl)
+        .contain(args.contain)
         .descendants(match args.descendants {
             Left::End => Descendants::End,
             Left::Wait => Descendants::Wait,

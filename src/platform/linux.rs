@@ -1,5 +1,7 @@
 //! Linux.
 
+#[path = "cgroup.rs"]
+pub(crate) mod cgroup;
 #[path = "child.rs"]
 pub(crate) mod child;
 

@@ -26,7 +26,7 @@ use other as os;
 
 pub(crate) use os::ExitWatch;
 #[cfg(target_os = "linux")]
-pub(crate) use os::child;
+pub(crate) use os::{cgroup, child};
 
 /// 128 bits from the kernel's generator.
 pub(crate) fn random() -> u128 {
