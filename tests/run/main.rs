@@ -7,6 +7,7 @@ mod end;
 mod keys;
 mod line;
 mod loss;
+mod recipes;
 mod signals;
 mod start;
 mod support;
