@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Process, Scene, eventually, skip};
+use crate::support::{Answer, LEASEHOLD, Process, Scene, eventually, skip};
 
 /// Double-forked, in a session of its own, and deaf to everything but SIGKILL.
 const DAEMON: &str = r#"setsid sh -c "sh -c 'trap \"\" TERM HUP INT; echo \$\$ > daemon; while :; do sleep 0.05; done' &"
@@ -125,6 +125,28 @@ fn a_refused_claim_removes_its_cgroup() {
     second.signal(Signal::SIGTERM);
     drop(second);
     eventually("it is removed", || mine() == 0);
+}
+
+/// Who may not make one is told where, why and what to do, and nothing starts.
+#[test]
+fn without_a_delegated_cgroup_it_refuses() {
+    if !crate::support::host::other_users() {
+        return;
+    }
+    let scene = Scene::new();
+    let mut command = scene.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", LEASEHOLD]);
+    let ended = Answer::from(
+        command
+            .args(["run", "x.lease", "--contain", "--", "true"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(ended.code, 174, "{ended:?}");
+    for told in ["cgroup", "/", "systemd-run --user --scope -p Delegate=yes"] {
+        assert!(ended.stderr.contains(told), "{told}: {ended:?}");
+    }
+    assert!(!scene.lease().exists());
 }
 
 /// It waits for what is left, too, and a pipe's reader does not wait for the sentinel.
