@@ -166,6 +166,7 @@ impl Claim {
     }
 
     /// Names a supervisor of this host that ends with or after the owner: the record stays held until it has ended.
+    #[cfg(all(target_os = "linux", not(leasehold_portable)))]
     pub(crate) fn keeper(mut self, keeper: Process) -> Self {
         self.keeper = Some(keeper);
         self
@@ -178,6 +179,7 @@ impl Claim {
     }
 
     /// The command line to show to people, where the owner's own does not tell it yet.
+    #[cfg(all(target_os = "linux", not(leasehold_portable)))]
     pub(crate) fn command(mut self, line: String) -> Self {
         self.command = Some(platform::shown(&line));
         self
@@ -248,6 +250,7 @@ impl Claim {
             younger_than_boot: None,
             spent_until: None,
             starts: Vec::new(),
+            carried: None,
         };
         candidate.record.owner.seq = u64::MAX;
         if candidate.record.print().len() > LARGEST {
@@ -374,6 +377,8 @@ struct Candidate<'a> {
     spent_until: Option<Duration>,
     /// Earlier starts of this boot that the budget still counts, and those of other boots.
     starts: Vec<Start>,
+    /// The same, as a claim without a budget found them.
+    carried: Option<Value>,
 }
 
 /// At most so many starts within a time.
@@ -418,7 +423,11 @@ impl Candidate<'_> {
 
     /// Whether the budget allows one more start now; if so, it is counted.
     fn affords(&mut self, record: Option<&Record>) -> bool {
-        let Some(budget) = self.budget else { return true };
+        let Some(budget) = self.budget else {
+            // For claims that have one.
+            self.carried = record.and_then(|record| record.state.fields().get(STARTS)).cloned();
+            return true;
+        };
         let boot = self.site.judge.host.observer.boot.clone();
         let now = self.site.judge.clock.now();
         let known = record
@@ -490,6 +499,8 @@ impl Change for Candidate<'_> {
         self.record.owner.lock = locked.then(|| LOCK.to_owned());
         if self.budget.is_some() {
             self.record.state.set(STARTS, json!(self.starts));
+        } else if let Some(starts) = self.carried.clone() {
+            self.record.state.set(STARTS, starts);
         }
         self.record.owner.epoch = self.epoch;
         self.record.beat = beat(self.site.judge.clock.now(), 0);

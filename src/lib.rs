@@ -34,6 +34,7 @@ pub mod deadline;
 mod error;
 pub mod facts;
 pub mod fs;
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod heart;
 pub mod identity;
 pub mod key;
@@ -46,7 +47,7 @@ mod platform;
 mod record;
 mod run;
 mod run_state;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod supervise;
 pub mod testimony;
 mod token;
@@ -60,7 +61,7 @@ pub use lease::{Holder, Lease, Unreleased};
 pub use observe::{Judge, KernelTable, ProcessTable, judge, resolve};
 pub use owner::{FORMAT, Keeper, OwnerLine, Pid, SHORTEST_TTL};
 pub use record::{Flaw, LARGEST, Record};
-pub use run::{Descendants, Ending, Report, Run};
+pub use run::{Descendants, Ending, Report, Run, end_by_signal};
 pub use run_state::{Outcome, RunState};
 pub use token::{BadToken, Token};
 pub use verdict::{Judgement, Reason, Verdict};

@@ -1,5 +1,7 @@
 //! Linux.
 
+#[path = "cgroup.rs"]
+pub(crate) mod cgroup;
 #[path = "child.rs"]
 pub(crate) mod child;
 
@@ -98,6 +100,15 @@ pub(super) fn since_boot() -> Duration {
 
 pub(super) fn uid() -> Option<u32> {
     Some(rustix::process::getuid().as_raw())
+}
+
+pub(super) fn end_by_signal(signal: i32) {
+    use nix::sys::{resource, signal as signals};
+    // A core is the command's to dump.
+    let _ = resource::setrlimit(resource::Resource::RLIMIT_CORE, 0, 0);
+    if let Ok(signal) = signals::Signal::try_from(signal) {
+        let _ = signals::raise(signal);
+    }
 }
 
 pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {

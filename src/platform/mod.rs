@@ -14,19 +14,19 @@ use crate::fs::Stat;
 use crate::mount::LockReach;
 use crate::owner::Pid;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod linux;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 use linux as os;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 mod other;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 use other as os;
 
 pub(crate) use os::ExitWatch;
-#[cfg(target_os = "linux")]
-pub(crate) use os::child;
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
+pub(crate) use os::{cgroup, child};
 
 /// 128 bits from the kernel's generator.
 pub(crate) fn random() -> u128 {
@@ -73,6 +73,11 @@ pub(crate) fn since_boot() -> Duration {
 /// The calling user.
 pub(crate) fn uid() -> Option<u32> {
     os::uid()
+}
+
+/// Ends this process by a signal, without a core; returns where that is not possible.
+pub(crate) fn end_by_signal(signal: i32) {
+    os::end_by_signal(signal);
 }
 
 /// Asks the process table about one pid of this namespace; with `pidfd` also for its pidfs inode.

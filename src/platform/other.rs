@@ -1,4 +1,4 @@
-//! Every system but Linux: what the standard library can do. Boot ids, namespaces and start times are not read here yet,
+//! Every system but Linux: what the standard library can do. `--cfg leasehold_portable` builds it on Linux. Boot ids, namespaces and start times are not read here yet,
 //! so records of such a host are `undetermined/no-boot` everywhere, and a process cannot be named as an owner.
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -45,6 +45,8 @@ pub(super) fn lock_reach(_dir: &Path) -> LockReach {
 pub(super) fn uid() -> Option<u32> {
     None
 }
+
+pub(super) fn end_by_signal(_signal: i32) {}
 
 pub(super) fn probe(_pid: Pid, _pidfd: bool) -> ProcessFacts {
     ProcessFacts::default()
