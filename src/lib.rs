@@ -26,6 +26,7 @@
 
 mod advice;
 pub mod ballot;
+mod breaking;
 mod change;
 mod claim;
 pub mod clock;
@@ -47,9 +48,11 @@ mod run;
 mod run_state;
 #[cfg(target_os = "linux")]
 mod supervise;
+pub mod testimony;
 mod token;
 pub mod verdict;
 
+pub use breaking::{Broken, break_lease};
 pub use claim::Claim;
 pub use error::{Error, Result};
 pub use facts::Facts;

@@ -44,6 +44,13 @@ pub fn ballot(name: &OsStr, number: u64) -> OsString {
     companion(name, format!(".ballot-{number}"))
 }
 
+/// The name under which a record that an operator broke is kept.
+pub fn broken(name: &OsStr, epoch: u64) -> OsString {
+    let mut full = name.to_owned();
+    full.push(format!(".broken-{epoch}"));
+    full
+}
+
 fn companion(name: &OsStr, suffix: String) -> OsString {
     let mut full = OsString::with_capacity(1 + name.len() + suffix.len());
     full.push(".");

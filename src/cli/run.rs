@@ -10,22 +10,25 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use super::text;
 
+const USAGE_LINES: &str = "\
+leasehold run [OPTIONS] PATH -- COMMAND [ARG]…
+       leasehold run [OPTIONS] --dir DIR --key TEXT -- COMMAND [ARG]…";
+
 const EXAMPLES: &str = "\
 Examples:
   leasehold run run/bridge.lease --set role=bridge -- ./bridge --port 4100
-  leasehold run --dir run --key \"thread $id\" --wait 10s -- sh -c './resume >> transcript.$LEASEHOLD_EPOCH'
+  leasehold run --dir run --key \"thread $id\" --wait 10s -- ./resume \"$id\"
 
-The command gets LEASEHOLD_PATH, LEASEHOLD_TOKEN and LEASEHOLD_EPOCH. When the lease cannot be kept, it gets SIGTERM, and
-SIGKILL before anybody else can take the lease. What that cannot do: bytes that the kernel had accepted may still reach
-the file server later. Write what must not mix to a file of its own epoch.
+The command gets LEASEHOLD_PATH, LEASEHOLD_TOKEN and LEASEHOLD_EPOCH. When the lease cannot be kept, it gets SIGTERM, \
+and SIGKILL before anybody else can take the lease. What that cannot do: bytes that the kernel had accepted may still \
+reach the file server later. Write what must not mix to a file of its own epoch.
 
-Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold's own:
-  102 undetermined · 104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 I/O · 175 wait or
-  budget ran out; or the one given with --conflict-exit-code. --status-file says which of the two it was.";
+Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold's own: 102 \
+undetermined · 104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 the filesystem failed · 175 \
+wait or budget ran out; or the one given with --conflict-exit-code. --status-file says which of the two it was.";
 
-/// Run a command under a lease, and stop it before the lease can be lost
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = "leasehold run [OPTIONS] PATH -- COMMAND [ARG]…\n       leasehold run [OPTIONS] --dir DIR --key TEXT -- COMMAND [ARG]…")]
+#[command(after_help = EXAMPLES, override_usage = USAGE_LINES)]
 pub(crate) struct Args {
     /// The record; a file of its own, in an existing directory
     #[arg(required_unless_present = "key", conflicts_with = "key")]

@@ -26,6 +26,9 @@ use crate::owner::Pid;
 /// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
 const PIDFS_MAGIC: i64 = 0x5049_4446;
 
+/// statfs(2) type of procfs.
+const PROC_MAGIC: i64 = 0x9fa0;
+
 /// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, AFS, 9p, FUSE (sshfs).
 const NETWORK_MAGIC: [u32; 9] = [
     0x6969,
@@ -82,8 +85,12 @@ pub(super) fn namespace(kind: &str) -> Option<u64> {
 }
 
 pub(super) fn proc_is_own() -> Option<bool> {
-    let link = rustix::fs::readlink("/proc/self", Vec::new()).ok()?;
-    Some(link.to_str().ok()?.parse() == Ok(std::process::id()))
+    match rustix::fs::readlink("/proc/self", Vec::new()) {
+        Ok(link) => Some(link.to_str().ok()?.parse() == Ok(std::process::id())),
+        // It has no number for us: the /proc of a namespace inside this one, or beside it.
+        Err(Errno::NOENT) if rustix::fs::statfs("/proc").is_ok_and(|found| found.f_type == PROC_MAGIC) => Some(false),
+        Err(_) => None,
+    }
 }
 
 pub(super) fn since_boot() -> Duration {
@@ -341,6 +348,18 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
 
 pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     file.write_all_at(bytes, offset)
+}
+
+pub(super) fn is_locked(file: &File) -> io::Result<bool> {
+    let mut asked = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as i16,
+        l_whence: nix::libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut asked))?;
+    Ok(i32::from(asked.l_type) != nix::libc::F_UNLCK)
 }
 
 pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {

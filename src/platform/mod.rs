@@ -126,6 +126,12 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
     os::write_at(file, bytes, offset)
 }
 
+/// Whether another open file description holds a lock on any part of the file (F_OFD_GETLK, fcntl(2)). On a local
+/// filesystem flock(2) locks are not seen this way.
+pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
+    os::is_locked(file)
+}
+
 /// Creates a symbolic link that holds `target`.
 pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     os::symlink(target, link)

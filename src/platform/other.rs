@@ -132,6 +132,10 @@ pub(super) fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result
 }
 
 /// Ballots are files where links need a privilege.
+pub(super) fn is_locked(_file: &File) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

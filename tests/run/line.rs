@@ -1,17 +1,15 @@
 //! Waiting in line, and the budget of starts.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::fs::{Disk, Fs, Stat};
 use leasehold::{Claim, Error, Judge};
 use nix::sys::signal::Signal;
 
+use crate::stand_in::{Call, stand_in};
 use crate::support::{Scene, eventually, now};
 
 /// What a busy machine may add to any bound.
@@ -86,54 +84,16 @@ fn a_release_on_another_host_is_seen_within_a_poll() {
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
 
-impl Fs for Counting {
-    fn open(&self, path: &Path) -> io::Result<File> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Disk.open(path)
-    }
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
-        Disk.stat(path)
-    }
-    fn stat_file(&self, file: &File) -> io::Result<Stat> {
-        Disk.stat_file(file)
-    }
-    fn reopen(&self, path: &Path) -> io::Result<File> {
-        Disk.reopen(path)
-    }
-    fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
-        Disk.read(file, limit)
-    }
-    fn create(&self, path: &Path, like: Option<&Stat>) -> io::Result<File> {
-        Disk.create(path, like)
-    }
-    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        Disk.write_at(file, bytes, offset)
-    }
-    fn sync(&self, file: &File) -> io::Result<()> {
-        Disk.sync(file)
-    }
-    fn lock(&self, file: &File) -> io::Result<()> {
-        Disk.lock(file)
-    }
-    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
-        Disk.symlink(target, link)
-    }
-    fn read_link(&self, link: &Path) -> io::Result<OsString> {
-        Disk.read_link(link)
-    }
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        Disk.link(from, to)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        Disk.rename(from, to)
-    }
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        Disk.unlink(path)
-    }
-    fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>> {
-        Disk.list(dir, limit)
+impl Counting {
+    fn pass<T>(&self, call: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        if call == Call::Open {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        make()
     }
 }
+
+stand_in!(Counting);
 
 /// In the long run each waiter reads the record at most twice a second, whether it is a process of this host that holds
 /// it or somebody elsewhere; and all of them still give up in time.

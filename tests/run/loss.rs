@@ -1,19 +1,18 @@
 //! The lease is lost, or cannot be told to be ours: the command ends in time, and nothing on disk is changed by the loser.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::fs::{Disk, Fs, Stat};
 use leasehold::{Claim, Judge, Record, Run};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde_json::Value;
 
+use crate::stand_in::{Call, stand_in};
 use crate::support::host::{Host, possible};
 use crate::support::{Process, Running, Scene, eventually, now};
 
@@ -246,61 +245,15 @@ struct Hanging {
 }
 
 impl Hanging {
-    fn gate(&self) -> &Disk {
+    fn pass<T>(&self, _: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
         while self.hang.exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        &Disk
+        make()
     }
 }
 
-impl Fs for Hanging {
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
-        self.gate().stat(path)
-    }
-    fn stat_file(&self, file: &File) -> io::Result<Stat> {
-        self.gate().stat_file(file)
-    }
-    fn open(&self, path: &Path) -> io::Result<File> {
-        self.gate().open(path)
-    }
-    fn reopen(&self, path: &Path) -> io::Result<File> {
-        self.gate().reopen(path)
-    }
-    fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
-        self.gate().read(file, limit)
-    }
-    fn create(&self, path: &Path, like: Option<&Stat>) -> io::Result<File> {
-        self.gate().create(path, like)
-    }
-    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.gate().write_at(file, bytes, offset)
-    }
-    fn sync(&self, file: &File) -> io::Result<()> {
-        self.gate().sync(file)
-    }
-    fn lock(&self, file: &File) -> io::Result<()> {
-        self.gate().lock(file)
-    }
-    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
-        self.gate().symlink(target, link)
-    }
-    fn read_link(&self, link: &Path) -> io::Result<OsString> {
-        self.gate().read_link(link)
-    }
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.gate().link(from, to)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.gate().rename(from, to)
-    }
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.gate().unlink(path)
-    }
-    fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>> {
-        self.gate().list(dir, limit)
-    }
-}
+stand_in!(Hanging);
 
 /// Says which script the process below is to run over a filesystem that can hang; unset, it is an ordinary test run.
 const SCRIPT: &str = "LEASEHOLD_TEST_SCRIPT";

@@ -9,6 +9,8 @@ mod line;
 mod loss;
 mod recipes;
 mod signals;
+#[path = "../support/stand_in.rs"]
+mod stand_in;
 mod start;
 mod support;
 mod terminal;
