@@ -178,7 +178,7 @@ fn its_own_outcomes_lie_above_a_hundred_or_are_one_code() {
     }
     assert!(!scene.file("started").exists());
     let mut nowhere = scene.leasehold("run no/such/directory/x.lease -- true");
-    assert_eq!(nowhere.output().unwrap().status.code(), Some(102));
+    assert_eq!(nowhere.output().unwrap().status.code(), Some(174));
     fs::write(scene.file("x.lease"), "not a record").unwrap();
     assert_eq!(scene.run_to_end("", "exit 1").code, 102);
 }
