@@ -345,7 +345,9 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     /// Waits for the command, and for what it leaves behind. Makes no call on the record's filesystem.
     fn run(mut self, report: &mut Report) -> Events {
-        loop {
+        // It may have been killed in line, before its signals were waited for.
+        self.look_at_the_child();
+        while self.ending.is_none() || !self.is_over() {
             // Only a broken kernel interface ends this; the command is then killed by its parent-death signal.
             let woken = self
                 .events
@@ -370,9 +372,6 @@ impl Supervisor<'_> {
             }
             if woken.child && self.ending.is_none() {
                 self.look_at_the_child();
-            }
-            if self.ending.is_some() && self.is_over() {
-                break;
             }
         }
         // No heartbeat may come after the record is vacated; one that hangs is harmless, its file is replaced.
