@@ -7,7 +7,10 @@ mod id;
 mod judge;
 mod path;
 mod run;
+mod scan;
+mod settle;
 mod show;
+mod stop;
 mod text;
 
 use std::io::ErrorKind;
@@ -36,7 +39,7 @@ Examples:
 
 Exit codes, the same for every verb:
    0 done (judge: held)         5 held by another            70 a bug in leasehold
-   1 dead (judge only)          6 lost: token not current    74 the filesystem failed
+   1 dead (judge, stop)         6 lost: token not current    74 the filesystem failed
    2 undetermined               7 effect in doubt            75 the wait ran out
    3 free                      64 wrong usage
    4 lapsed";
@@ -52,6 +55,8 @@ struct Cli {
 enum Verb {
     Claim(claim::Args),
     Judge(judge::Args),
+    /// Judge every record in directories, and say what to do next
+    Scan(scan::Args),
     Show(show::Args),
     Verify(holder::VerifyArgs),
     Renew(holder::RenewArgs),
@@ -59,6 +64,10 @@ enum Verb {
     HandOver(holder::HandOverArgs),
     Note(holder::NoteArgs),
     Run(run::Args),
+    /// End the owner of a record, if it is verified to be that very process of this host, and vacate the record
+    Stop(stop::Args),
+    /// Vacate the records whose owner was this host's and is dead
+    Settle(settle::Args),
     Path(path::Args),
     Id(id::Args),
 }
@@ -83,6 +92,7 @@ pub(crate) fn main() -> ExitCode {
     match cli.verb {
         Verb::Claim(args) => claim::run(args),
         Verb::Judge(args) => judge::run(args),
+        Verb::Scan(args) => scan::run(args),
         Verb::Show(args) => show::run(args),
         Verb::Verify(args) => holder::verify(args),
         Verb::Renew(args) => holder::renew(args),
@@ -90,6 +100,8 @@ pub(crate) fn main() -> ExitCode {
         Verb::HandOver(args) => holder::hand_over(args),
         Verb::Note(args) => holder::note(args),
         Verb::Run(args) => return run::run(args).into(),
+        Verb::Stop(args) => stop::run(args),
+        Verb::Settle(args) => settle::run(args),
         Verb::Path(args) => path::run(args),
         Verb::Id(args) => id::run(args),
     }
@@ -102,6 +114,15 @@ fn duration(text: &str) -> Result<Duration, String> {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
         Err(_) => humantime::parse_duration(text).map_err(|_| "a time is written as 90s, 5m or 500ms".into()),
     }
+}
+
+/// What a field of the run state has to say, `key=value`.
+fn condition(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or("a condition is written as key=value")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// A field of the run state, `key=value`.
@@ -125,7 +146,10 @@ fn pid(text: &str) -> Result<leasehold::Pid, String> {
 
 /// Reports an error of an operation on a record, and says with which code to end.
 fn fail(error: &Error, path: &std::path::Path, json: bool) -> Exit {
-    let exit = Exit::from(error);
+    fail_with(error, path, json, Exit::from(error))
+}
+
+fn fail_with(error: &Error, path: &std::path::Path, json: bool, exit: Exit) -> Exit {
     if json {
         text::print(&format!("{}\n", text::error_json(error, path, exit)));
     } else {
