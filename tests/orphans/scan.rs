@@ -36,7 +36,10 @@ fn what_is_a_record_is_told_by_content_and_only_then_by_name() {
     dir.write("large.lease", vec![b' '; 70_000]);
     dir.write("pid.lease", "4194000\n{}\n");
     dir.link("link.lease", "any-name");
-    let fifo = std::process::Command::new("mkfifo").arg(dir.file("fifo.lease")).status().unwrap();
+    let fifo = std::process::Command::new("mkfifo")
+        .arg(dir.file("fifo.lease"))
+        .status()
+        .unwrap();
     assert!(fifo.success());
     // None of these.
     dir.write("empty", "");
@@ -80,7 +83,10 @@ fn what_is_a_record_is_told_by_content_and_only_then_by_name() {
 fn columns_counts_and_what_to_do_next() {
     let (dir, owner) = (Dir::new(), Running::idle());
     let pid = owner.pid();
-    dir.put("a.lease", &with(record_of(pid), &[("role", "bridge"), ("thread", "t\t7")]));
+    dir.put(
+        "a.lease",
+        &with(record_of(pid), &[("role", "bridge"), ("thread", "t\t7")]),
+    );
     dir.put("b.lease", &with(foreign(pid), &[("role", "bridge")]));
     let mut gone = with(record_of(pid), &[("role", "worker"), ("intent", "push")]);
     gone.owner.start = Some(1);
@@ -96,32 +102,66 @@ fn columns_counts_and_what_to_do_next() {
     assert_eq!(rows[0][5..], ["sleep 1000", &place("a.lease"), "bridge", "t\\t7"]);
     let foreign = ["undetermined", "foreign-host", "login-z", &pid.to_string()];
     assert_eq!(rows[1][..4], foreign);
-    assert_eq!(rows[1][5..], ["-", &place("b.lease"), "bridge", "-"], "a stranger under a foreign pid is not told");
+    assert_eq!(
+        rows[1][5..],
+        ["-", &place("b.lease"), "bridge", "-"],
+        "a stranger under a foreign pid is not told"
+    );
     assert_eq!(rows[2][..2], ["dead", "pid-reused"]);
     assert_eq!(rows[2][5], "sleep 1000");
-    assert!(answer.stderr.starts_with("3 records: 1 held, 1 dead, 1 undetermined\n"), "{}", answer.stderr);
+    assert!(
+        answer.stderr.starts_with("3 records: 1 held, 1 dead, 1 undetermined\n"),
+        "{}",
+        answer.stderr
+    );
     for advice in ["leasehold settle ", "ssh login-z leasehold scan ", "1 in doubt"] {
         assert!(answer.stderr.contains(advice), "{advice}: {}", answer.stderr);
     }
 
-    let bridges = leasehold!("scan", dir.path(), "--where", "role=bridge", "--only", "held", "--only", "dead");
+    let bridges = leasehold!(
+        "scan",
+        dir.path(),
+        "--where",
+        "role=bridge",
+        "--only",
+        "held",
+        "--only",
+        "dead"
+    );
     assert_eq!(bridges.verdicts(), ["a.lease: held process-running"]);
     assert!(bridges.stderr.starts_with("1 record: 1 held\n"), "{}", bridges.stderr);
     let none = leasehold!("scan", dir.path(), "--where", "role=nobody");
-    assert_eq!((none.code, none.stdout.as_str(), none.stderr.as_str()), (0, "", "0 records\n"));
+    assert_eq!(
+        (none.code, none.stdout.as_str(), none.stderr.as_str()),
+        (0, "", "0 records\n")
+    );
 
     let objects = leasehold!("scan", dir.path(), "--json").objects();
     assert_eq!(objects.len(), 3);
     assert_eq!(objects[0]["path"], json!(dir.file("a.lease")));
     assert_eq!(objects[0]["state"], json!({ "role": "bridge", "thread": "t\t7" }));
-    assert_eq!((&objects[0]["now"], &objects[1]["now"]), (&json!("sleep 1000"), &json!(null)));
+    assert_eq!(
+        (&objects[0]["now"], &objects[1]["now"]),
+        (&json!("sleep 1000"), &json!(null))
+    );
     assert!(objects[1]["next"].as_str().unwrap().contains("ssh login-z"));
     for wrong in [vec!["--only", "alive"], vec!["--jobs", "0"], vec!["--where", "role"]] {
-        let answer = Answer::from(clean(LEASEHOLD).arg("scan").arg(dir.path()).args(&wrong).output().unwrap());
+        let answer = Answer::from(
+            clean(LEASEHOLD)
+                .arg("scan")
+                .arg(dir.path())
+                .args(&wrong)
+                .output()
+                .unwrap(),
+        );
         assert_eq!(answer.code, 64, "{wrong:?}");
     }
     assert_eq!(leasehold!("scan").code, 64);
-    assert_eq!(leasehold!("scan", dir.path(), "--stop-orphans").code, 64, "of everything: never");
+    assert_eq!(
+        leasehold!("scan", dir.path(), "--stop-orphans").code,
+        64,
+        "of everything: never"
+    );
 }
 
 #[test]
@@ -135,10 +175,21 @@ fn a_table_on_a_terminal() {
     let answer = Answer::from(output);
     let lines: Vec<_> = answer.stdout.lines().map(str::trim_end).collect();
     let head: Vec<_> = lines[0].split_whitespace().collect();
-    assert_eq!(head, ["VERDICT", "REASON", "HOST", "PID", "AGE", "NOW", "PATH"], "{answer:?}");
+    assert_eq!(
+        head,
+        ["VERDICT", "REASON", "HOST", "PID", "AGE", "NOW", "PATH"],
+        "{answer:?}"
+    );
     let (path, row) = (dir.file("a.lease"), lines[1]);
-    assert!(row.starts_with("held     process-running  ") && row.ends_with(path.to_str().unwrap()), "{row}");
-    assert_eq!(lines[0].find("PATH"), row.find(path.to_str().unwrap()), "columns stand under each other");
+    assert!(
+        row.starts_with("held     process-running  ") && row.ends_with(path.to_str().unwrap()),
+        "{row}"
+    );
+    assert_eq!(
+        lines[0].find("PATH"),
+        row.find(path.to_str().unwrap()),
+        "columns stand under each other"
+    );
     assert_eq!(lines[2], "1 record: 1 held");
     assert!(lines[3].contains("leasehold stop PATH"), "{answer:?}");
 }
@@ -157,7 +208,11 @@ fn what_cannot_be_read_is_listed_and_ends_nothing() {
     };
     let answer = scan(&[]);
     let want = ["a.lease: held process-running", "secret: undetermined unreadable"];
-    assert_eq!((answer.code, &answer.verdicts()[..]), (74, &want.map(str::to_owned)[..]), "{answer:?}");
+    assert_eq!(
+        (answer.code, &answer.verdicts()[..]),
+        (74, &want.map(str::to_owned)[..]),
+        "{answer:?}"
+    );
     let deep = scan(&["--recursive"]);
     assert_eq!((deep.code, deep.verdicts().len()), (74, 2));
     assert!(deep.stderr.contains("closed: Permission denied"), "{deep:?}");
@@ -168,7 +223,11 @@ fn what_cannot_be_read_is_listed_and_ends_nothing() {
     assert!(twice.stderr.contains("nowhere: No such file"), "{twice:?}");
     assert_eq!(twice.rows().len(), 2, "the other directory is listed");
     // A record that is named itself, and a directory through a link.
-    let named = leasehold!("scan", dir.file("a.lease"), dir.link("alias", dir.path().to_str().unwrap()));
+    let named = leasehold!(
+        "scan",
+        dir.file("a.lease"),
+        dir.link("alias", dir.path().to_str().unwrap())
+    );
     assert_eq!(named.rows().len(), 3, "{named:?}");
 }
 
@@ -190,10 +249,15 @@ fn numbers_that_are_no_running_process() {
     dir.put("zombie.lease", &record_of(zombie.pid()));
     zombie.0.kill().unwrap();
     let stat = format!("/proc/{}/stat", zombie.pid());
-    eventually("it has exited", || std::fs::read_to_string(&stat).unwrap().contains(") Z "));
+    eventually("it has exited", || {
+        std::fs::read_to_string(&stat).unwrap().contains(") Z ")
+    });
 
     let answer = leasehold!("scan", dir.path());
-    assert_eq!(answer.verdicts(), ["thread.lease: dead not-a-process", "zombie.lease: dead zombie"]);
+    assert_eq!(
+        answer.verdicts(),
+        ["thread.lease: dead not-a-process", "zombie.lease: dead zombie"]
+    );
     assert_eq!(answer.rows()[1][5], "[sleep]");
     drop(end);
     thread.join().unwrap();
@@ -215,7 +279,9 @@ fn a_process_that_hidepid_hides_is_not_dead() {
     let script = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups \
                   \"$@\"";
     let mut command = clean("unshare");
-    command.args(["--mount", "--", "sh", "-c", script, "-", LEASEHOLD, "scan"]).arg(dir.path());
+    command
+        .args(["--mount", "--", "sh", "-c", script, "-", LEASEHOLD, "scan"])
+        .arg(dir.path());
     let answer = Answer::from(command.output().expect("unshare starts"));
     if answer.code != 0 {
         return skip(&format!("no mount of /proc here: {}", answer.stderr.trim()));
@@ -224,7 +290,10 @@ fn a_process_that_hidepid_hides_is_not_dead() {
         Some(_) => "inode.lease: held process-running",
         None => "inode.lease: undetermined start-unreadable",
     };
-    assert_eq!(answer.verdicts(), [by_inode, "ticks.lease: undetermined start-unreadable"]);
+    assert_eq!(
+        answer.verdicts(),
+        [by_inode, "ticks.lease: undetermined start-unreadable"]
+    );
 }
 
 /// Counts who is asked about.
@@ -260,7 +329,12 @@ fn each_pid_is_asked_about_once_and_a_foreign_one_never() {
     }
     let table = Arc::new(Counting::default());
     let found = findings(Scan::new([dir.path()]).from(Judge::here().with_table(table.clone())));
-    let count = |verdict| found.iter().filter(|finding| finding.judgement.verdict == verdict).count();
+    let count = |verdict| {
+        found
+            .iter()
+            .filter(|finding| finding.judgement.verdict == verdict)
+            .count()
+    };
     let counts = [Verdict::Held, Verdict::Dead, Verdict::Undetermined].map(count);
     assert_eq!(counts, [80, 40, 120]);
     assert!(found.is_sorted_by_key(|finding| &finding.path));
@@ -282,7 +356,10 @@ impl ProcessTable for Leaving {
     fn probe(&self, pid: Pid, pidfd: bool) -> ProcessFacts {
         if let Some(mut owner) = self.owner.lock().unwrap().take() {
             let token = read(&self.record).owner.token;
-            leasehold::Holder::new(&self.record, token).unwrap().release(None).unwrap();
+            leasehold::Holder::new(&self.record, token)
+                .unwrap()
+                .release(None)
+                .unwrap();
             owner.kill();
         }
         KernelTable.probe(pid, pidfd)
@@ -398,7 +475,11 @@ fn reads_are_made_at_once_and_within_bounds() {
         .on_progress(|files| progress.store(files, Ordering::Relaxed))
         .run(|finding| found += usize::from(finding.judgement.verdict == Verdict::Held));
     let state = *fs.state.lock().unwrap();
-    assert_eq!((found, state.1, state.2), (40, 8, true), "so many were under way, and no more");
+    assert_eq!(
+        (found, state.1, state.2),
+        (40, 8, true),
+        "so many were under way, and no more"
+    );
 }
 
 #[test]
@@ -456,7 +537,9 @@ fn processes_that_outlived_their_record_are_listed() {
     let list = |answer: &Answer| -> Vec<Option<String>> {
         let why = |process: &Running| {
             let rows = answer.rows();
-            let found = rows.iter().find(|row| row[0] == "orphan" && row[3] == process.pid().to_string());
+            let found = rows
+                .iter()
+                .find(|row| row[0] == "orphan" && row[3] == process.pid().to_string());
             found.map(|row| row[1].clone())
         };
         run.iter().map(why).collect()
@@ -467,11 +550,18 @@ fn processes_that_outlived_their_record_are_listed() {
     let found = list(&answer);
     assert_eq!(found[..4], why, "{answer:?}");
     assert_eq!(found[4..], [None, None, None]);
-    let row = answer.rows().into_iter().find(|row| row[3] == run[0].pid().to_string()).unwrap();
+    let row = answer
+        .rows()
+        .into_iter()
+        .find(|row| row[3] == run[0].pid().to_string())
+        .unwrap();
     assert_eq!(row[5..], ["sleep 1000", absolute.to_str().unwrap()]);
     let objects = leasehold!("scan", dir.path(), "--processes", "--json").objects();
     assert_eq!(objects[0]["verdict"], "undetermined", "records first: {objects:?}");
-    let object = objects.iter().find(|object| object["orphan"]["pid"] == run[1].pid().get()).unwrap();
+    let object = objects
+        .iter()
+        .find(|object| object["orphan"]["pid"] == run[1].pid().get())
+        .unwrap();
     assert_eq!(object["path"], json!(dir.file("ended.lease")));
     assert!(run.iter_mut().all(Running::runs), "nothing is done to them");
 }
@@ -532,7 +622,9 @@ fn a_sweep_over_a_busy_directory() {
                 }
             });
         }
-        eventually("they are at it", || rounds.load(Ordering::Relaxed) > 0 && claims.load(Ordering::Relaxed) > 3);
+        eventually("they are at it", || {
+            rounds.load(Ordering::Relaxed) > 0 && claims.load(Ordering::Relaxed) > 3
+        });
         for _ in 0..3 {
             let answer = Answer::from(as_nobody(LEASEHOLD).arg("scan").arg(dir.path()).output().unwrap());
             assert_eq!(answer.code, 74, "some cannot be read: {}", answer.stderr);
@@ -547,7 +639,10 @@ fn a_sweep_over_a_busy_directory() {
                     }
                     // Whole, cut short, being written, or gone since it was listed.
                     None if name.starts_with('v') => {
-                        assert!(["process-running", "torn", "empty", "no-record"].contains(&reason), "{line}");
+                        assert!(
+                            ["process-running", "torn", "empty", "no-record"].contains(&reason),
+                            "{line}"
+                        );
                     }
                     None => assert!(["process-running", "ended"].contains(&reason), "never dead: {line}"),
                 }

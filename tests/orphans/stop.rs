@@ -16,11 +16,18 @@ fn the_owner_is_ended_and_the_record_vacated() {
     let before = with(record_of(owner.pid()), &[("role", "bridge")]);
     let path = dir.put("x.lease", &before);
     let answer = leasehold!("stop", &path);
-    assert_eq!((answer.code, answer.stdout.as_str(), answer.stderr.as_str()), (0, "", ""));
+    assert_eq!(
+        (answer.code, answer.stdout.as_str(), answer.stderr.as_str()),
+        (0, "", "")
+    );
     assert_eq!(owner.signal(), Some(15));
     let after = read(&path);
     assert!(after.owner.ended.is_some());
-    assert_eq!((after.owner.epoch, after.owner.token), (3, before.owner.token), "the claim is the same");
+    assert_eq!(
+        (after.owner.epoch, after.owner.token),
+        (3, before.owner.token),
+        "the claim is the same"
+    );
     assert_eq!(after.state.get("role"), Some("bridge"));
     let settled = &after.state.fields()["settled"];
     assert_eq!(settled["verdict"], "dead");
@@ -105,7 +112,10 @@ fn anything_but_a_process_that_runs_here_is_refused() {
 #[test]
 fn a_field_that_says_something_else_saves_the_owner() {
     let (dir, mut owner) = (Dir::new(), Running::idle());
-    let path = dir.put("x.lease", &with(record_of(owner.pid()), &[("role", "bridge"), ("n", "1")]));
+    let path = dir.put(
+        "x.lease",
+        &with(record_of(owner.pid()), &[("role", "bridge"), ("n", "1")]),
+    );
     for condition in ["role=worker", "thread=7", "role="] {
         let answer = leasehold!("stop", &path, "--where", "n=1", "--where", condition);
         assert_eq!(answer.code, 64, "{condition}: {answer:?}");
@@ -139,10 +149,19 @@ fn a_supervisor_vacates_the_record() {
     let left: i64 = std::fs::read_to_string(&child).unwrap().trim().parse().unwrap();
     let answer = leasehold!("stop", &path);
     assert_eq!(answer.code, 0, "{answer:?}");
-    assert_eq!(run.0.wait().unwrap().code(), Some(128 + 15), "the supervisor ended as its command did");
+    assert_eq!(
+        run.0.wait().unwrap().code(),
+        Some(128 + 15),
+        "the supervisor ended as its command did"
+    );
     let after = read(&path);
     assert!(after.owner.ended.is_some());
-    assert_eq!(after.state.fields()["exit"], 143, "vacated by the supervisor: {:?}", after.state);
+    assert_eq!(
+        after.state.fields()["exit"],
+        143,
+        "vacated by the supervisor: {:?}",
+        after.state
+    );
     assert_eq!(after.state.fields().get("settled"), None);
     let gone = Process::of(Pid::new(left).unwrap());
     assert!(gone.is_err(), "what it had started is ended as well");
@@ -179,7 +198,11 @@ fn another_users_process_is_held_and_cannot_be_stopped() {
     let path = dir.put("x.lease", &record_of(owner.pid()));
     let command = |words: &[&str]| Answer::from(as_nobody(LEASEHOLD).args(words).arg(&path).output().unwrap());
     let judged = command(&["scan"]);
-    assert_eq!(judged.verdicts(), ["x.lease: held process-running"], "it exists: {judged:?}");
+    assert_eq!(
+        judged.verdicts(),
+        ["x.lease: held process-running"],
+        "it exists: {judged:?}"
+    );
     let answer = command(&["stop"]);
     assert_eq!(answer.code, 74, "{answer:?}");
     assert!(answer.stderr.contains("Operation not permitted"), "{answer:?}");

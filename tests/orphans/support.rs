@@ -15,7 +15,12 @@ pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 /// A command that the environment of whoever runs the tests does not reach.
 pub fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
-    for variable in ["LEASEHOLD_HOST_ID", "LEASEHOLD_TOKEN", "LEASEHOLD_PATH", "LEASEHOLD_EPOCH"] {
+    for variable in [
+        "LEASEHOLD_HOST_ID",
+        "LEASEHOLD_TOKEN",
+        "LEASEHOLD_PATH",
+        "LEASEHOLD_EPOCH",
+    ] {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null());
@@ -291,12 +296,18 @@ pub fn in_pid_namespace(name: &str) -> bool {
     };
     let tried = inside("sh".as_ref(), &["-c", "echo 1000 > /proc/sys/kernel/ns_last_pid"]);
     if tried.code != 0 {
-        skip(&format!("no pid namespace in which pids can be chosen: {}", tried.stderr.trim()));
+        skip(&format!(
+            "no pid namespace in which pids can be chosen: {}",
+            tried.stderr.trim()
+        ));
         return false;
     }
     let test = std::env::current_exe().expect("a test has an executable");
     let answer = inside(test.as_os_str(), &["--exact", name, "--nocapture", "--test-threads=1"]);
-    assert!(answer.code == 0 && answer.stdout.contains("1 passed"), "inside: {answer:?}");
+    assert!(
+        answer.code == 0 && answer.stdout.contains("1 passed"),
+        "inside: {answer:?}"
+    );
     false
 }
 
