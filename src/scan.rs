@@ -147,7 +147,8 @@ impl Tally {
         self.reasons.insert(judgement.reason.word());
         self.in_doubt += usize::from(judgement.effect == crate::verdict::Effect::InDoubt);
         let foreign = matches!(judgement.reason, Reason::ForeignHost | Reason::ServerAttested);
-        if let Some(host) = judgement.owner.host.as_ref().filter(|_| foreign) {
+        let host = judgement.owner.host.as_ref().filter(|_| foreign);
+        if let Some(host) = host.filter(|host| !self.hosts.contains(*host)) {
             self.hosts.insert(host.clone());
         }
     }
@@ -227,7 +228,13 @@ impl<F: FnMut(usize)> Scan<F> {
     ///
     /// All are read first. Then each pid that matters is asked about once, so that no answer about a process is older
     /// than a record it is used for. What looks dead is read once more: its owner may just have released it and ended.
-    pub fn run(mut self, mut each: impl FnMut(Finding)) -> Swept {
+    pub fn run(self, each: impl FnMut(Finding)) -> Swept {
+        self.run_with(|finding| finding, each)
+    }
+
+    /// The same, with a part of the work on each record done by the threads that judge: `made` is called by many at once,
+    /// and what it gives is handed over in the order of paths.
+    pub fn run_with<T: Send>(mut self, made: impl Fn(Finding) -> T + Sync, mut each: impl FnMut(T)) -> Swept {
         let walk = Walk {
             judge: &self.judge,
             recursive: self.recursive,
@@ -278,17 +285,20 @@ impl<F: FnMut(usize)> Scan<F> {
             names: Mutex::default(),
             now: SystemTime::now(),
         };
-        let (next, found) = (AtomicUsize::new(0), &found);
+        let parts = Mutex::new(parts(found));
         let (out, results) = mpsc::sync_channel(1024);
+        let workers = self.jobs.get().min(unpoisoned(parts.lock()).len());
         std::thread::scope(|scope| {
-            for _ in 0..self.jobs.get().min(found.len()) {
-                let (next, out, weigher) = (&next, out.clone(), &weigher);
+            for _ in 0..workers {
+                let (parts, out, weigher, made) = (&parts, out.clone(), &weigher, &made);
                 scope.spawn(move || {
                     loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(seen) = found.get(at) else { return };
+                        let Some((at, part)) = unpoisoned(parts.lock()).pop_front() else {
+                            return;
+                        };
+                        let findings: Vec<T> = part.into_iter().map(|seen| made(weigher.weigh(seen))).collect();
                         // The other side takes all there are.
-                        let _ = out.send((at, weigher.weigh(seen)));
+                        let _ = out.send((at, findings));
                     }
                 });
             }
@@ -297,20 +307,31 @@ impl<F: FnMut(usize)> Scan<F> {
             let mut due = 0;
             loop {
                 match results.recv_timeout(TICK) {
-                    Ok((at, finding)) => {
-                        early.insert(at, finding);
+                    Ok((at, findings)) => {
+                        early.insert(at, findings);
                     }
                     Err(RecvTimeoutError::Timeout) => tick(files),
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
-                while let Some(finding) = early.remove(&due) {
-                    each(finding);
+                while let Some(findings) = early.remove(&due) {
+                    findings.into_iter().for_each(&mut each);
                     due += 1;
                 }
             }
         });
         Swept { files, failures }
     }
+}
+
+/// What a worker judges in one go, numbered: small enough for every worker to get some.
+fn parts(mut found: Vec<Seen>) -> VecDeque<(usize, Vec<Seen>)> {
+    let size = (found.len() / 256).clamp(1, 32);
+    let mut parts = VecDeque::with_capacity(found.len() / size + 1);
+    while !found.is_empty() {
+        let rest = found.split_off(found.len().saturating_sub(size));
+        parts.push_front(rest);
+    }
+    parts.into_iter().enumerate().collect()
 }
 
 fn unpoisoned<T>(result: std::sync::LockResult<T>) -> T {
@@ -510,31 +531,31 @@ struct Weigher<'a> {
 }
 
 impl Weigher<'_> {
-    fn weigh(&self, seen: &Seen) -> Finding {
-        let (path, clock) = (&seen.path, &self.judge.clock);
+    fn weigh(&self, seen: Seen) -> Finding {
+        let Seen { path, mut sight, .. } = seen;
+        let clock = &self.judge.clock;
         let mut watch = Watch::default();
-        let mut sight = seen.sight.clone();
         let mut lease = LeaseFacts::default();
         let _ = watch.saw(sight.stamp(), clock.now(), clock.now());
-        let (mut judgement, mut facts) = self.cached.weigh(path, &sight, lease);
+        let (mut judgement, mut facts) = self.cached.weigh(&path, &sight, lease);
         for _ in 0..TRIES {
             if judgement.verdict != Verdict::Dead || facts.record.legacy.is_some() {
                 break;
             }
             let began = clock.now();
-            let again = look(&*self.judge.fs, path);
+            let again = look(&*self.judge.fs, &path);
             if again.stamp() == sight.stamp() {
                 break;
             }
             lease = watch.saw(again.stamp(), began, clock.now());
             sight = again;
             // Not from the cache: its answers are older than this.
-            (judgement, facts) = self.judge.weigh(path, &sight, lease);
+            (judgement, facts) = self.judge.weigh(&path, &sight, lease);
         }
         Finding {
             age: self.age(&sight, &facts),
             now: self.running(&facts),
-            path: path.clone(),
+            path,
             record: sight.content.ok().map(|record| *record),
             judgement,
             facts,

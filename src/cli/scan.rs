@@ -96,31 +96,42 @@ pub(crate) fn run(args: Args) -> Exit {
     let here = Judge::here();
     let terminal = std::io::stdout().is_terminal() && !args.json;
     let mut exit = Exit::Done;
-    let mut tally = Tally::default();
-    let mut unread = 0;
+    let sums = Mutex::new((Tally::default(), 0));
     let mut listed: Vec<Finding> = Vec::new();
     let mut progress = Progress::new();
     let mut lines = Lines::default();
+    // A table needs all of it before it knows its widths, and what is to be stopped is told with its line.
+    let keep = terminal || args.stop_orphans;
     let swept = Scan::new(args.dirs.clone())
         .from(here.clone())
         .recursive(args.recursive)
         .legacy(args.legacy)
         .jobs(args.jobs)
         .on_progress(|files| progress.show(files))
-        .run(|finding| {
-            unread += usize::from(!finding.was_read());
-            let wanted = args.only.is_empty() || args.only.contains(&finding.judgement.verdict);
-            if !wanted || !finding.has(&args.fields) {
-                return;
-            }
-            tally.add(&finding.judgement);
-            // A table needs all of it before it knows its widths, and what is to be stopped is told with its line.
-            if terminal || args.stop_orphans {
-                listed.push(finding);
-            } else {
-                lines.add(&line(&args, &finding, None));
-            }
-        });
+        .run_with(
+            |finding| {
+                let wanted = args.only.is_empty() || args.only.contains(&finding.judgement.verdict);
+                let listed = wanted && finding.has(&args.fields);
+                let mut sums = sums.lock().expect("counting does not panic");
+                sums.1 += usize::from(!finding.was_read());
+                if !listed {
+                    return None;
+                }
+                sums.0.add(&finding.judgement);
+                drop(sums);
+                Some(if keep {
+                    Err(Box::new(finding))
+                } else {
+                    Ok(line(&args, &finding, None))
+                })
+            },
+            |made| match made {
+                Some(Ok(line)) => lines.add(&line),
+                Some(Err(finding)) => listed.push(*finding),
+                None => {}
+            },
+        );
+    let (tally, unread) = sums.into_inner().expect("counting does not panic");
     progress.clear();
     let fates = if args.stop_orphans {
         stop_all(&here, &args, &listed)
