@@ -1,6 +1,7 @@
 //! What to do next, in words: for each reason one honest way on.
 
 use crate::facts::RecordFacts;
+use crate::scan::Tally;
 use crate::verdict::{Effect, Judgement, Reason, Verdict};
 
 impl Judgement {
@@ -14,6 +15,67 @@ impl Judgement {
             ),
             _ => way,
         }
+    }
+}
+
+impl Tally {
+    /// What to do next about the records of a sweep over these places, a line each.
+    pub fn next(&self, places: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut say = |applies: bool, line: String| {
+            if applies {
+                lines.push(line);
+            }
+        };
+        let has = |reason| self.has(reason);
+        say(
+            self.count(Verdict::Held) > 0 && has(Reason::ProcessRunning),
+            "held: wait for their owners, or end one that should not run: leasehold stop PATH".into(),
+        );
+        say(
+            self.count(Verdict::Dead) > 0,
+            format!("dead: claim them, or let other hosts know that they are free: leasehold settle {places}"),
+        );
+        say(
+            self.count(Verdict::Lapsed) > 0,
+            "lapsed: claim with --take-lapsed where the owner's own terms may end it".into(),
+        );
+        for host in &self.hosts {
+            say(
+                true,
+                format!("of {host}: ask there: ssh {host} leasehold scan {places}"),
+            );
+        }
+        let unplaced = [Reason::NoHost, Reason::NoBoot].into_iter().any(has);
+        say(
+            unplaced,
+            "no-host, no-boot: these cannot be placed; look by hand on every host that shares them".into(),
+        );
+        let broken = [Reason::Unreadable, Reason::Torn, Reason::Malformed, Reason::Empty];
+        say(
+            broken.into_iter().any(has),
+            "unreadable, torn, malformed, empty: look again in a moment; what stays has to be looked at by hand".into(),
+        );
+        let other = Reason::ALL.iter().copied().filter(|reason| {
+            let told = [Reason::ForeignHost, Reason::NoHost, Reason::NoBoot];
+            reason.verdict() == Verdict::Undetermined
+                && has(*reason)
+                && !told.contains(reason)
+                && !broken.contains(reason)
+        });
+        let other: Vec<_> = other.map(Reason::word).collect();
+        say(
+            !other.is_empty(),
+            format!("{}: leasehold judge PATH says what to do", other.join(", ")),
+        );
+        say(
+            self.in_doubt > 0,
+            format!(
+                "{} in doubt: an intent and no outcome; find out before the action is run again",
+                self.in_doubt
+            ),
+        );
+        lines
     }
 }
 
@@ -52,10 +114,18 @@ fn way(judgement: &Judgement, path: &str) -> String {
             "judge it as the owner's user or as root, in a pid namespace that has its own /proc without hidepid".into()
         }
         Reason::NoHost => {
-            format!(
+            let look = format!(
                 "find out by hand on every host that shares this directory whether process {} is meant",
                 pid(owner)
-            )
+            );
+            match &owner.legacy {
+                Some(legacy) if legacy.family == "bare-pid" => format!(
+                    "{look}; there, a second file can say so: leasehold claim {path}.lease --binds FILE --owner {}, \
+                     FILE being its name without the directory",
+                    pid(owner)
+                ),
+                _ => look,
+            }
         }
         Reason::NoBoot => format!("look on {there} by hand for process {}", pid(owner)),
         Reason::PayloadMismatch => "look which of the two pids is right; another program wrote the pid file".into(),

@@ -55,6 +55,16 @@ impl RunState {
         self.0.get(key)?.as_str()
     }
 
+    /// Whether a field says this: a string its text, anything else its JSON.
+    pub fn says(&self, key: &str, value: &str) -> bool {
+        match self.0.get(key) {
+            Some(Value::String(text)) => text == value,
+            // As it is printed, so a number is found by its digits.
+            Some(other) => format!("{other}") == value,
+            None => false,
+        }
+    }
+
     /// Sets a field.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         self.0.insert(key.into(), value.into());

@@ -5,6 +5,7 @@ pub(crate) mod cgroup;
 #[path = "child.rs"]
 pub(crate) mod child;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,6 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::libc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -222,6 +224,72 @@ pub(super) fn command_line(pid: Pid) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
+pub(super) fn process_name(pid: Pid) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end().to_owned())
+}
+
+pub(super) fn born(start: u64) -> Option<i64> {
+    let age = since_boot().checked_sub(Duration::from_millis(start.checked_mul(10)?))?;
+    let birth = std::time::SystemTime::now().checked_sub(age)?;
+    let seconds = birth.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    let seconds = libc::time_t::try_from(seconds).ok()?;
+    let mut broken_down = std::mem::MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both pointers are to live values of the right type, and localtime_r(3) fills the second unless it fails.
+    let zone = unsafe {
+        (!libc::localtime_r(&seconds, broken_down.as_mut_ptr()).is_null()).then(|| broken_down.assume_init().tm_gmtoff)
+    };
+    seconds.checked_add(zone?)
+}
+
+/// proc_locks(5): `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, the device in hex; a `->` marks one that waits.
+pub(super) fn has_local_lock(stat: &Stat) -> Option<bool> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let file = format!(
+        "{:02x}:{:02x}:{}",
+        stat.device >> 32,
+        stat.device & 0xffff_ffff,
+        stat.inode
+    );
+    Some(
+        locks
+            .lines()
+            .any(|line| line.split_ascii_whitespace().nth(5) == Some(&file)),
+    )
+}
+
+pub(super) fn shares_mounts(pid: Pid) -> Option<bool> {
+    let of = |process: &str| rustix::fs::readlink(format!("/proc/{process}/ns/mnt"), Vec::new()).ok();
+    Some(of(&pid.to_string())? == of("self")?)
+}
+
+pub(super) fn os_string(bytes: &[u8]) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec())
+}
+
+pub(super) fn signal_number(name: &str) -> Option<i32> {
+    if let Ok(number) = name.parse::<i32>() {
+        return nix::sys::signal::Signal::try_from(number)
+            .ok()
+            .map(|signal| signal as i32);
+    }
+    let upper = name.to_ascii_uppercase();
+    let full = if upper.starts_with("SIG") {
+        upper
+    } else {
+        format!("SIG{upper}")
+    };
+    full.parse::<nix::sys::signal::Signal>()
+        .ok()
+        .map(|signal| signal as i32)
+}
+
+pub(super) fn signal_name(number: i32) -> Option<&'static str> {
+    nix::sys::signal::Signal::try_from(number)
+        .ok()
+        .map(|signal| signal.as_str())
+}
+
 /// Tells when a process of this host has ended, without polling its number.
 #[derive(Debug)]
 pub(crate) struct ExitWatch(OwnedFd);
@@ -230,6 +298,16 @@ impl ExitWatch {
     /// Watches whatever process has this pid now.
     pub(crate) fn open(pid: Pid) -> Option<Self> {
         pidfd_open(pid).ok().map(Self)
+    }
+
+    /// Signals the very process that was opened, whatever has its number now; whether it was still there.
+    pub(crate) fn signal(&self, number: i32) -> io::Result<bool> {
+        let signal = rustix::process::Signal::from_named_raw(number).ok_or(io::ErrorKind::InvalidInput)?;
+        match rustix::process::pidfd_send_signal(&self.0, signal) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Waits until it has ended, for at most this long; whether it has.
