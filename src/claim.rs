@@ -397,7 +397,7 @@ struct Start {
 
 impl Candidate<'_> {
     fn refusal(&mut self) -> Error {
-        let (judgement, ..) = self.verdict.take().expect("a refusal follows a look");
+        let (judgement, facts, _) = self.verdict.take().expect("a refusal follows a look");
         if let Some(until) = self.spent_until.take() {
             let again_in = until.saturating_sub(self.site.judge.clock.now());
             return Error::BudgetSpent {
@@ -405,18 +405,21 @@ impl Candidate<'_> {
                 again_in,
             };
         }
-        if self.is_in_doubt(&judgement) && self.admits(&judgement) {
+        if self.is_in_doubt(&judgement) && self.admits(&judgement, &facts) {
             Error::InDoubt(Box::new(judgement))
         } else {
             Error::Refused(Box::new(judgement))
         }
     }
 
-    fn admits(&self, judgement: &Judgement) -> bool {
+    fn admits(&self, judgement: &Judgement, facts: &Facts) -> bool {
         match judgement.verdict {
             Verdict::Free | Verdict::Dead => true,
             Verdict::Lapsed => self.take_lapsed,
-            Verdict::Undetermined => self.sole_writer && is_elsewhere(judgement.reason),
+            // Whoever renewed it just now is another writer.
+            Verdict::Undetermined => {
+                self.sole_writer && is_elsewhere(judgement.reason) && facts.lease.renewal_seen != Some(true)
+            }
             Verdict::Held => false,
         }
     }
@@ -475,14 +478,20 @@ impl Change for Candidate<'_> {
         let clock = &self.site.judge.clock;
         let lease = self.watch.saw(sight.stamp(), self.began, clock.now());
         self.began = clock.now();
-        let (mut judgement, mut facts) = self.site.judge.weigh(&self.site.path, sight, lease);
+        let (judge, path) = (&self.site.judge, &self.site.path);
+        // The policy speaks for what nobody can tell; the server may be able to.
+        let (mut judgement, mut facts) = match self.sole_writer {
+            true => judge.weigh_with_server(path, sight, lease),
+            false => judge.weigh(path, sight, lease),
+        };
         let changed = sight.stat.map(|stat| stat.changed);
         if rests_on_a_reboot(&judgement) && changed.is_some() && changed == self.younger_than_boot {
             facts.lease.changed_since_boot = Some(true);
             judgement = crate::verdict::judge(&facts);
         }
-        let admitted =
-            self.admits(&judgement) && !self.is_in_doubt(&judgement) && self.affords(sight.content.as_deref().ok());
+        let admitted = self.admits(&judgement, &facts)
+            && !self.is_in_doubt(&judgement)
+            && self.affords(sight.content.as_deref().ok());
         if let Ok(record) = &sight.content {
             self.epoch = self.epoch.max(record.owner.epoch.saturating_add(1));
         }

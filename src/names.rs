@@ -44,10 +44,13 @@ pub fn ballot(name: &OsStr, number: u64) -> OsString {
     companion(name, format!(".ballot-{number}"))
 }
 
-/// The name under which a record that an operator broke is kept.
-pub fn broken(name: &OsStr, epoch: u64) -> OsString {
+/// The name under which a record that an operator broke is kept; `number` from 1 on, for when there is one already.
+pub fn broken(name: &OsStr, epoch: u64, number: usize) -> OsString {
     let mut full = name.to_owned();
     full.push(format!(".broken-{epoch}"));
+    if number > 1 {
+        full.push(format!(".{number}"));
+    }
     full
 }
 

@@ -13,6 +13,7 @@ use crate::facts::{Facts, LeaseFacts, LegacyFacts, LockFacts, PayloadFacts, Proc
 use crate::fs::{Disk, Fs, Kind, Stat};
 use crate::identity::Host;
 use crate::legacy::{self, Content, FAMILIES};
+use crate::mount::LockReach;
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::{Flaw, LARGEST, Record};
@@ -82,6 +83,8 @@ pub struct Judge {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) table: Arc<dyn ProcessTable>,
     pub(crate) host: Arc<Host>,
+    /// How far the locks of a directory's files reach.
+    reach: fn(&Path) -> LockReach,
 }
 
 impl Judge {
@@ -92,6 +95,7 @@ impl Judge {
             clock: Arc::new(BootClock),
             table: Arc::new(KernelTable),
             host: Arc::new(Host::here()),
+            reach: platform::lock_reach,
         }
     }
 
@@ -104,6 +108,13 @@ impl Judge {
     /// With another clock.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// With another answer to how far the locks of a directory's files reach.
+    #[doc(hidden)]
+    pub fn with_lock_reach(mut self, reach: fn(&Path) -> LockReach) -> Self {
+        self.reach = reach;
         self
     }
 
@@ -137,27 +148,28 @@ impl Judge {
     }
 
     /// The same, with the testimony of the file server about a lock that another host's owner promised to keep.
-    fn weigh_with_server(&self, path: &Path, sight: &Sight, lease: LeaseFacts) -> (Judgement, Facts) {
+    pub(crate) fn weigh_with_server(&self, path: &Path, sight: &Sight, lease: LeaseFacts) -> (Judgement, Facts) {
         let (judgement, mut facts) = self.weigh(path, sight, lease);
         if judgement.reason != Reason::ForeignHost || facts.record.lock.is_none() {
             return (judgement, facts);
         }
-        let reach = platform::lock_reach(directory(path));
-        let held = match reach.can_be_asked() {
-            true => self.fs.open(path).and_then(|file| self.fs.is_locked(&file)).ok(),
-            false => None,
+        let reach = (self.reach)(directory(path));
+        facts.lock = LockFacts {
+            asked: Some(false),
+            held: None,
+            reaches_server: Some(reach.can_be_asked()),
+            protocol: Some(reach.word().to_owned()),
         };
+        if !reach.can_be_asked() {
+            return (crate::verdict::judge(&facts), facts);
+        }
+        let held = self.fs.open(path).and_then(|file| self.fs.is_locked(&file)).ok();
         // The answer is about the file that was opened: it must still be the record that was read.
         let now = look(&*self.fs, path);
         if now.stamp().map(|stamp| (stamp.token, stamp.seq)) != sight.stamp().map(|stamp| (stamp.token, stamp.seq)) {
             return self.weigh(path, &now, LeaseFacts::default());
         }
-        facts.lock = LockFacts {
-            asked: Some(held.is_some()),
-            held,
-            reaches_server: Some(reach.can_be_asked()),
-            protocol: Some(reach.word().to_owned()),
-        };
+        (facts.lock.asked, facts.lock.held) = (Some(held.is_some()), held);
         (crate::verdict::judge(&facts), facts)
     }
 

@@ -31,8 +31,9 @@ const PIDFS_MAGIC: i64 = 0x5049_4446;
 /// statfs(2) type of procfs.
 const PROC_MAGIC: i64 = 0x9fa0;
 
-/// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, AFS, 9p, FUSE (sshfs).
-const NETWORK_MAGIC: [u32; 9] = [
+/// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, OpenAFS, kAFS, 9p, FUSE (sshfs,
+/// virtiofs), BeeGFS, OrangeFS, PanFS, Coda.
+const NETWORK_MAGIC: [u32; 14] = [
     0x6969,
     0xff53_4d42,
     0xfe53_4d42,
@@ -42,6 +43,25 @@ const NETWORK_MAGIC: [u32; 9] = [
     0x5346_414f,
     0x0102_1997,
     0x6573_5546,
+    0x6b41_4653,
+    0x1983_0326,
+    0x2003_0528,
+    0xaad7_aaea,
+    0x7375_7245,
+];
+
+/// statfs(2) types of filesystems of one host: ext2 to 4, XFS, Btrfs, tmpfs, ramfs, overlay, F2FS, ZFS, bcachefs. Of these
+/// nothing more has to be found out.
+const LOCAL_MAGIC: [u32; 9] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
 ];
 
 pub(super) fn is_on_network(path: &Path) -> bool {
@@ -49,14 +69,14 @@ pub(super) fn is_on_network(path: &Path) -> bool {
 }
 
 pub(super) fn lock_reach(dir: &Path) -> LockReach {
-    if !is_on_network(dir) {
+    if rustix::fs::statfs(dir).is_ok_and(|found| LOCAL_MAGIC.contains(&(found.f_type as u32))) {
         return LockReach::Local;
     }
     let (Ok(stat), Ok(mountinfo)) = (rustix::fs::stat(dir), std::fs::read_to_string("/proc/self/mountinfo")) else {
         return LockReach::Unknown;
     };
     let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    mount::find(&mountinfo, device).map_or(LockReach::Unknown, |mount| mount.lock_reach())
+    mount::lock_reach(&mountinfo, device)
 }
 
 pub(super) fn machine_id() -> Option<String> {
