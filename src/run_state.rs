@@ -59,7 +59,7 @@ impl RunState {
     pub fn says(&self, key: &str, value: &str) -> bool {
         match self.0.get(key) {
             Some(Value::String(text)) => text == value,
-            Some(other) => other.to_string() == value,
+            Some(other) => serde_json::to_string(other).is_ok_and(|json| json == value),
             None => false,
         }
     }

@@ -199,9 +199,9 @@ fn what_cannot_be_read_is_listed_and_ends_nothing() {
     let (dir, owner) = (Dir::new(), Running::idle());
     dir.put("a.lease", &record_of(owner.pid()));
     let secret = dir.put("secret", &record_of(owner.pid()));
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o0)).unwrap();
     std::fs::create_dir(dir.file("closed")).unwrap();
-    std::fs::set_permissions(dir.file("closed"), std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(dir.file("closed"), std::fs::Permissions::from_mode(0o0)).unwrap();
     let scan = |words: &[&str]| {
         let mut command = as_nobody(LEASEHOLD);
         Answer::from(command.arg("scan").args(words).arg(dir.path()).output().unwrap())
@@ -590,7 +590,7 @@ fn a_sweep_over_a_busy_directory() {
         };
         std::fs::write(&path, bytes).unwrap();
         if reason == "unreadable" {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
         }
         want.insert(name, reason);
     }
