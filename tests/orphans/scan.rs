@@ -386,6 +386,8 @@ struct Meeting {
     /// Under way now, the most there were, and whether they have met.
     state: Mutex<(usize, usize, bool)>,
     met: Condvar,
+    /// Files that were reported while the last of them was waited for.
+    reported: AtomicUsize,
 }
 
 impl Meeting {
@@ -420,6 +422,8 @@ impl Fs for Meeting {
         Disk.reopen(path)
     }
     fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
+        // No file is read to its end before somebody has been told how far it is.
+        eventually("progress is reported", || self.reported.load(Ordering::Relaxed) > 0);
         Disk.read(file, limit)
     }
     fn create(&self, path: &Path, _: Option<&Stat>) -> io::Result<File> {
@@ -465,14 +469,17 @@ fn reads_are_made_at_once_and_within_bounds() {
         wanted: 8,
         state: Mutex::default(),
         met: Condvar::new(),
+        reported: AtomicUsize::new(0),
     });
     let jobs = std::num::NonZeroUsize::new(8).unwrap();
-    let progress = AtomicUsize::new(0);
     let mut found = 0;
     Scan::new([dir.path()])
         .from(Judge::here().with_fs(fs.clone()))
         .jobs(jobs)
-        .on_progress(|files| progress.store(files, Ordering::Relaxed))
+        .on_progress(|files| {
+            assert!(files <= 40);
+            fs.reported.fetch_add(1, Ordering::Relaxed);
+        })
         .run(|finding| found += usize::from(finding.judgement.verdict == Verdict::Held));
     let state = *fs.state.lock().unwrap();
     assert_eq!(
