@@ -59,8 +59,7 @@ impl RunState {
     pub fn says(&self, key: &str, value: &str) -> bool {
         match self.0.get(key) {
             Some(Value::String(text)) => text == value,
-            // As it is printed, so a number is found by its digits.
-            Some(other) => format!("{other}") == value,
+            Some(other) => serde_json::to_string(other).is_ok_and(|json| json == value),
             None => false,
         }
     }

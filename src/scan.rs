@@ -11,9 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crate::facts::{Facts, LeaseFacts, ProcessFacts, RecordState};
-use crate::fs::Kind;
+use crate::fs::{Kind, Stat};
 use crate::names;
-use crate::observe::{Judge, ProcessTable, Sight, Watch, look, look_listed};
+use crate::observe::{Judge, ProcessTable, Sight, Watch, directory, look, look_listed};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;
@@ -543,6 +543,9 @@ impl Weigher<'_> {
                 break;
             }
             let began = clock.now();
+            if self.is_as_it_was(&path, &sight) {
+                break;
+            }
             let again = look(&*self.judge.fs, &path);
             if again.stamp() == sight.stamp() {
                 break;
@@ -560,6 +563,16 @@ impl Weigher<'_> {
             judgement,
             facts,
         }
+    }
+
+    /// Whether the very file that was read has the name still, as far as can be told without reading it again.
+    fn is_as_it_was(&self, path: &Path, sight: &Sight) -> bool {
+        let fs = &*self.judge.fs;
+        // For a client that may go on trusting a name, as in every look.
+        let fresh = fs.stat(directory(path)).and_then(|_| fs.stat(path));
+        let file = |stat: Stat| (stat.device, stat.inode, stat.size, stat.changed);
+        // Not where a system does not number its files.
+        fresh.is_ok_and(|now| now.inode != 0 && Some(file(now)) == sight.stat.map(file))
     }
 
     fn age(&self, sight: &Sight, facts: &Facts) -> Option<Duration> {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{Error, Finding, Judge, MOST_JOBS, Orphan, Scan, Stop, Tally, Verdict};
+use leasehold::{Error, Finding, Judge, MOST_JOBS, Orphan, Scan, Standing, Stop, Tally, Verdict};
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -31,8 +31,8 @@ vanished files, links and things that are no files count only when their name en
 Temp files and ballots of records, and .nfs*, are passed over. With --legacy also pid files and locks of other programs, \
 and empty files whose name ends in .pid.
 
---processes finds processes whose environment names a claim that is over, which begins with the lines of records and \
-then prints: orphan, why, `-`, pid, `-`, command, record. Only environments that may be read are seen.
+--processes prints, after the records, a line for each process of this host whose environment names a claim that is over, or \
+whose record cannot be read: orphan, why, `-`, pid, `-`, command, record. Only environments that may be read are seen.
 
 Exit: 0 all could be read · 64 usage · 74 something could not, or may not be signalled · 75 with --stop-orphans: a \
 process has not ended";
@@ -182,13 +182,19 @@ pub(crate) fn run(args: Args) -> Exit {
             None => {}
         }
     }
-    let summary = summary(&args, &tally, unread, args.processes.then_some(orphans.len()));
+    let summary = summary(&args, &tally, unread, args.processes.then(|| known(&orphans)));
     if terminal {
         text::print(&summary);
     } else {
         text::complain(&summary);
     }
     exit
+}
+
+/// How many are known to be orphans.
+fn known(orphans: &[Orphan]) -> usize {
+    let known = |orphan: &&Orphan| orphan.standing != Standing::Unknown;
+    orphans.iter().filter(known).count()
 }
 
 type Fate = Option<Result<String, Error>>;

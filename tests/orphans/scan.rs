@@ -86,7 +86,7 @@ fn columns_counts_and_what_to_do_next() {
     );
     dir.put("b.lease", &with(foreign(pid), &[("role", "bridge")]));
     let mut gone = with(record_of(pid), &[("role", "worker"), ("intent", "push")]);
-    gone.owner.start = Some(1);
+    (gone.owner.start, gone.owner.pidfd) = (Some(1), gone.owner.pidfd.map(|inode| inode + 1));
     dir.put("c.lease", &gone);
     let place = |name: &str| dir.file(name).display().to_string();
 
@@ -383,6 +383,8 @@ struct Meeting {
     /// Under way now, the most there were, and whether they have met.
     state: Mutex<(usize, usize, bool)>,
     met: Condvar,
+    /// Files that were reported while the last of them was waited for.
+    reported: AtomicUsize,
 }
 
 impl Meeting {
@@ -411,6 +413,11 @@ impl Meeting {
         );
         match call {
             Call::Open => self.meet(make),
+            // No file is read to its end before somebody has been told how far it is.
+            Call::Read => {
+                eventually("progress is reported", || self.reported.load(Ordering::Relaxed) > 0);
+                make()
+            }
             _ => make(),
         }
     }
@@ -429,14 +436,17 @@ fn reads_are_made_at_once_and_within_bounds() {
         wanted: 8,
         state: Mutex::default(),
         met: Condvar::new(),
+        reported: AtomicUsize::new(0),
     });
     let jobs = std::num::NonZeroUsize::new(8).unwrap();
-    let progress = AtomicUsize::new(0);
     let mut found = 0;
     Scan::new([dir.path()])
         .from(Judge::here().with_fs(fs.clone()))
         .jobs(jobs)
-        .on_progress(|files| progress.store(files, Ordering::Relaxed))
+        .on_progress(|files| {
+            assert!(files <= 40);
+            fs.reported.fetch_add(1, Ordering::Relaxed);
+        })
         .run(|finding| found += usize::from(finding.judgement.verdict == Verdict::Held));
     let state = *fs.state.lock().unwrap();
     assert_eq!(
