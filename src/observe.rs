@@ -169,7 +169,7 @@ impl Judge {
         if now.stamp().map(|stamp| (stamp.token, stamp.seq)) != sight.stamp().map(|stamp| (stamp.token, stamp.seq)) {
             return self.weigh(path, &now, LeaseFacts::default());
         }
-        (facts.lock.asked, facts.lock.held) = (Some(held.is_some()), held);
+        (facts.lock.asked, facts.lock.held) = (Some(true), held);
         (crate::verdict::judge(&facts), facts)
     }
 

@@ -1,5 +1,6 @@
 //! `leasehold ask`: the owner's own host is asked about a record.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold::{Facts, Judge, Judgement, Record, testimony};
+use leasehold::{Facts, Judge, Judgement, Reason, Record, Verdict, testimony};
 use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::unistd::Pid;
 
@@ -25,19 +26,21 @@ Examples:
 The command of --via gets one more word: a command line for a shell, as ssh takes it. {host} is the host that the \
 record names. An answer counts only when it comes from there, and is about this very claim; whatever else happens, the \
 verdict stays what it was, and why is said. The record is not written. Where this host can tell by itself, nobody is \
-asked.
+asked. Of several records of one host, that host is asked once.
 
-Exit, as judge: 0 held · 1 dead, as its own host says · 2 undetermined, also when nobody answers · 3 free · 4 lapsed · \
-64 usage";
+Exit with one path, as judge: 0 held · 1 dead, as its own host says · 2 undetermined, also when nobody answers · \
+3 free · 4 lapsed · 64 usage
+With several: 0 when all could be read, 74 otherwise";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The record
-    path: PathBuf,
+    /// The records
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
     #[command(flatten)]
     how: How,
-    /// Print a JSON object
+    /// Print one JSON object a path
     #[arg(long)]
     json: bool,
 }
@@ -93,31 +96,64 @@ const COMPLAINT_AWAITED: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: Args) -> Exit {
     let here = Judge::here();
-    let (mut judgement, facts) = here.judge(&args.path);
+    let looked = args.paths.iter().map(|path| {
+        let (judgement, facts) = here.judge(path);
+        (path.clone(), judgement, facts)
+    });
+    let judgements = args.how.ask_each(&here, looked.collect());
     let told = std::io::stdout().is_terminal();
-    if testimony::may_help(&judgement) {
-        let asked = args.how.ask(&here, &[(args.path.clone(), facts)]);
-        judgement = asked.into_iter().next().expect("one answer a record");
+    let mut last = (Exit::Done, true);
+    for (path, judgement) in args.paths.iter().zip(&judgements) {
         // A tab line has no room for why.
-        if !args.json && !told && testimony::may_help(&judgement) {
+        if !args.json && !told && testimony::may_help(judgement) && judgement.verdict == Verdict::Undetermined {
             let sentence = text::escape(&judgement.sentence);
-            text::complain(&format!("leasehold: {}: {sentence}\n", text::path(&args.path)));
+            text::complain(&format!("leasehold: {}: {sentence}\n", text::path(path)));
+        }
+        let printed = match (args.json, told) {
+            (true, _) => text::print(&format!("{}\n", text::judgement_json(judgement, path))),
+            (false, true) => text::print(&text::paragraph(judgement, path)),
+            (false, false) => text::print(&text::tab_line(judgement, path)),
+        };
+        last = (
+            judgement.verdict.into(),
+            last.1 && judgement.reason != Reason::Unreadable,
+        );
+        if !printed {
+            break;
         }
     }
-    if args.json {
-        text::print(&format!("{}\n", text::judgement_json(&judgement, &args.path)));
-    } else if told {
-        text::print(&text::paragraph(&judgement, &args.path));
-    } else {
-        text::print(&text::tab_line(&judgement, &args.path));
+    match (args.paths.len(), last) {
+        (1, (exit, _)) => exit,
+        (_, (_, true)) => Exit::Done,
+        (_, (_, false)) => Exit::Io,
     }
-    judgement.verdict.into()
 }
 
 impl How {
+    /// Asks about each of these where that can help, each host once: a judgement for each, in order.
+    pub(crate) fn ask_each(&self, here: &Judge, looked: Vec<(PathBuf, Judgement, Facts)>) -> Vec<Judgement> {
+        let mut hosts: BTreeMap<Option<String>, Vec<usize>> = BTreeMap::new();
+        for (at, (_, judgement, facts)) in looked.iter().enumerate() {
+            if testimony::may_help(judgement) {
+                hosts.entry(facts.record.host.clone()).or_default().push(at);
+            }
+        }
+        let (paths, mut judgements): (Vec<_>, Vec<_>) = looked
+            .into_iter()
+            .map(|(path, judgement, facts)| ((path, facts), judgement))
+            .unzip();
+        for of_host in hosts.into_values() {
+            let records: Vec<_> = of_host.iter().map(|at| paths[*at].clone()).collect();
+            for (at, judgement) in of_host.into_iter().zip(self.ask(here, &records)) {
+                judgements[at] = judgement;
+            }
+        }
+        judgements
+    }
+
     /// Asks the host that the first of these records names, once, about all of them, and weighs the answers: a judgement
     /// for each, in order. Whatever goes wrong leaves a record undetermined, and says why.
-    pub(crate) fn ask(&self, here: &Judge, records: &[(PathBuf, Facts)]) -> Vec<Judgement> {
+    fn ask(&self, here: &Judge, records: &[(PathBuf, Facts)]) -> Vec<Judgement> {
         let before: Vec<Option<Record>> = records.iter().map(|(path, _)| read(here, path)).collect();
         let theirs: Vec<Result<String, String>> = records.iter().map(|(path, _)| self.there(path)).collect();
         let host = records.first().and_then(|(_, facts)| facts.record.host.as_deref());
