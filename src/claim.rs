@@ -524,15 +524,7 @@ impl Change for Candidate<'_> {
         if !rests_on_a_reboot(judgement) {
             return true;
         }
-        // The record may have been replaced between the look at its stamp and that at its content.
-        let stamped = self
-            .site
-            .judge
-            .fs
-            .stat(&self.site.path)
-            .is_ok_and(|now| now.changed == *changed);
-        let age = written.changed.saturating_sub(*changed);
-        let since_boot = !stamped || age < platform::since_boot();
+        let since_boot = !self.site.is_older_than_boot(*changed, written);
         facts.lease = LeaseFacts {
             changed_since_boot: Some(since_boot),
             ..facts.lease.clone()

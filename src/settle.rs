@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts};
 use crate::fs::Stat;
 use crate::observe::{Judge, Sight, Watch};
-use crate::platform;
 use crate::record::{LARGEST, Record};
 use crate::token::Token;
 use crate::verdict::{Judgement, Reason, Verdict};
@@ -153,7 +152,7 @@ impl Change for Settling<'_> {
         let Some(changed) = self.changed.filter(|_| by_boot) else {
             return true;
         };
-        let younger = written.changed.saturating_sub(changed) < platform::since_boot();
+        let younger = !self.site.is_older_than_boot(changed, written);
         facts.lease.changed_since_boot = Some(younger);
         *judgement = crate::verdict::judge(facts);
         !younger

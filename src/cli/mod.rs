@@ -53,7 +53,8 @@ struct Cli {
     verb: Verb,
 }
 
-// Deferred: only the options of the verb that is called are set up.
+// Deferred: only the options of the verb that is called are set up. A flattened group of options must have no
+// documentation comment then: it would take the place of the verb's.
 #[derive(Subcommand)]
 #[command(defer = true)]
 enum Verb {

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How a process is asked to end.
+// How a process is asked to end.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct How {
     /// The signal that asks it to end
