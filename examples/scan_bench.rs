@@ -96,6 +96,9 @@ impl Fs for Slow {
     fn sync(&self, file: &File) -> io::Result<()> {
         self.later(Disk.sync(file))
     }
+    fn is_locked(&self, file: &File) -> io::Result<bool> {
+        self.later(Disk.is_locked(file))
+    }
     fn lock(&self, file: &File) -> io::Result<()> {
         self.later(Disk.lock(file))
     }

@@ -85,6 +85,8 @@ fn way(judgement: &Judgement, path: &str) -> String {
     match judgement.reason {
         Reason::ProcessRunning => format!("wait for process {} to end or release it (claim --wait)", pid(owner)),
         Reason::KeeperRunning => "wait: the supervisor ends what the owner left, then the record is free".into(),
+        Reason::AskedHeld => format!("wait, or end it on {there}"),
+        Reason::AskedDead => format!("let its host say so in the record: ssh {there} leasehold settle {path}"),
         Reason::ServerAttested => format!("wait, or ask its host: {}", ask(owner, path)),
         Reason::NoRecord | Reason::Ended => "claim it".into(),
         Reason::NotRenewed => {
@@ -127,7 +129,10 @@ fn way(judgement: &Judgement, path: &str) -> String {
         }
         Reason::NoBoot => format!("look on {there} by hand for process {}", pid(owner)),
         Reason::PayloadMismatch => "look which of the two pids is right; another program wrote the pid file".into(),
-        Reason::Empty | Reason::Torn => {
+        Reason::Empty => {
+            "look again in a moment; if it stays empty and nobody is about to write it, remove it by hand".into()
+        }
+        Reason::Torn => {
             "look again in a moment; if it stays, its writer crashed or does not replace files whole".into()
         }
         Reason::Malformed => "look at the file: it is not a record of this tool".into(),

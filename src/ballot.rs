@@ -18,8 +18,8 @@ const BOUND: usize = 256;
 /// Whose change it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A new owner. `beat`: the predecessor is taken because it lapsed, so that its heartbeat must not move either.
-    Claim { beat: bool },
+    /// A new owner. What is taken over must stand still: its heartbeat must not move either.
+    Claim,
     /// The owner of the current claim: renew, note, release, hand over.
     Holder,
     /// Somebody on the host of a dead owner, who ends its claim: under the same token, as a holder does, and only while
@@ -64,7 +64,7 @@ pub enum Action {
     Link { temp: TempId },
     /// Where hard links are unsupported and `F` was absent, create `F` exclusively and empty: `Done`, `Exists`.
     Create,
-    /// Read `F` again: `Seen`, `Odd`.
+    /// Read `F` again: `Seen`, `Odd`, or `Missing` where there is nothing at all.
     Recheck,
     /// `F` has a second name, left by a crash between link and unlink: remove that temp file: `Done`.
     Untwin,
@@ -195,8 +195,9 @@ pub struct Ballot {
 }
 
 impl Ballot {
-    /// A change under `token`: for a claim the new one, for a holder or a settlement the current one. With `give_way` a living rival
-    /// ends it ([`Outcome::GaveWay`]); otherwise the rival is outlasted.
+    /// A change under `token`: for a claim the new one, for a holder or a settlement the current one. With `give_way` a
+    /// rival that gets its change done meanwhile ends it ([`Outcome::GaveWay`]). One that does not is outlasted in any
+    /// case: it may have crashed.
     pub fn new(kind: Kind, token: Token, give_way: bool) -> Self {
         Self {
             kind,
@@ -216,11 +217,6 @@ impl Ballot {
     /// The first call.
     pub fn start(&self) -> Action {
         Action::Look
-    }
-
-    /// Whether a claim takes over a lapsed lease, known after the look.
-    pub fn set_kind(&mut self, kind: Kind) {
-        self.kind = kind;
     }
 
     /// The record that the last look saw.
@@ -285,9 +281,6 @@ impl Ballot {
                 if gone || former {
                     return self.pass_over(temp);
                 }
-                if self.give_way {
-                    return self.abandon(Outcome::GaveWay);
-                }
                 self.state = State::Pausing;
                 self.passed.push((self.number, temp));
                 Action::Pause { rival: temp }
@@ -299,6 +292,7 @@ impl Ballot {
             (State::Pausing, Reply::Still) => Action::Pause {
                 rival: self.passed.last().and_then(|(_, rival)| *rival),
             },
+            (State::Pausing, Reply::Changed) if self.give_way => self.abandon(Outcome::GaveWay),
             (State::Pausing, Reply::Changed) => self.restart(),
             (State::Pausing, Reply::Expired) => {
                 let (_, rival) = self
@@ -349,7 +343,10 @@ impl Ballot {
                 }
                 self.rename()
             }
-            (State::Rechecking, Reply::Odd) => self.restart(),
+            // Missing: the server has just said that it exists, or it was seen. What a cache says now replaces nothing.
+            (State::Rechecking, Reply::Odd | Reply::Missing) => self.restart(),
+            // Where nothing was, what is there now and cannot be read may be ours, by a link whose reply was lost.
+            (State::Rechecking, Reply::Failed) if self.seen.is_none() => self.abandon(Outcome::Unknown),
             (State::Rechecking, Reply::Failed) => self.abandon(Outcome::Failed),
             (State::Untwinning, Reply::Done) => self.rename(),
             (State::Untwinning, Reply::Failed) => self.abandon(Outcome::Failed),
@@ -373,8 +370,10 @@ impl Ballot {
             }
             // Not ours, and the temp file is gone for good: a rival disarmed us, or the call that failed came to nothing.
             (State::Confirming { missing: true, .. }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
-            (State::Confirming { missing: true, .. }, Reply::Odd) => self.restart(),
-            (State::Confirming { missing: false, .. }, Reply::Seen { .. } | Reply::Odd) => self.clear(Outcome::Failed),
+            (State::Confirming { missing: true, .. }, Reply::Odd | Reply::Missing) => self.restart(),
+            (State::Confirming { missing: false, .. }, Reply::Seen { .. } | Reply::Odd | Reply::Missing) => {
+                self.clear(Outcome::Failed)
+            }
             (State::Confirming { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
 
             (State::Restarting, Reply::Done | Reply::Failed) => {
@@ -452,14 +451,13 @@ impl Ballot {
     /// processes, one of which may have won our number before we came to take its ballot: there only the file tells.
     fn is_ours(&self, stamp: Option<Stamp>, own: bool) -> bool {
         let named = stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number);
-        named && (own || matches!(self.kind, Kind::Claim { .. }))
+        named && (own || self.kind == Kind::Claim)
     }
 
     fn is_as_seen(&self, stamp: Option<Stamp>) -> bool {
         match (self.seen, stamp) {
             (Some(seen), Some(now)) => {
-                let watched = matches!(self.kind, Kind::Claim { beat: true } | Kind::Settle);
-                let still = !watched || seen.beat == now.beat;
+                let still = self.kind == Kind::Holder || seen.beat == now.beat;
                 seen.token == now.token && seen.seq == now.seq && still
             }
             (None, None) => true,

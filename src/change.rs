@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
+use crate::ballot::{Action, Ballot, Outcome, Reply, Stamp};
 use crate::error::{Error, Result};
 use crate::facts::{RecordFacts, RecordState};
 use crate::fs::Stat;
@@ -43,7 +43,7 @@ pub(crate) trait Change {
 }
 
 pub(crate) enum Consent {
-    Go(Kind),
+    Go,
     Refuse,
 }
 
@@ -103,7 +103,11 @@ impl Site {
         sight
     }
 
-    fn beside(&self, name: &OsStr) -> PathBuf {
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub fn beside(&self, name: &OsStr) -> PathBuf {
         self.path.with_file_name(name)
     }
 
@@ -273,6 +277,7 @@ impl Driver<'_> {
                         let why = facts.detail.clone().unwrap_or_default();
                         self.fail("read", &site.path, io::Error::other(why))
                     }
+                    _ if sight.is_absent() && sight.stat.is_none() => Reply::Missing,
                     _ => self.seen(&sight),
                 };
                 self.sight = Some(sight);
@@ -292,10 +297,7 @@ impl Driver<'_> {
         let sight = self.site.look();
         let consent = self.change.consider(&sight);
         let reply = match consent {
-            Consent::Go(kind) => {
-                self.ballot.set_kind(kind);
-                self.seen(&sight)
-            }
+            Consent::Go => self.seen(&sight),
             Consent::Refuse => Reply::Refused,
         };
         self.sight = Some(sight);
@@ -382,7 +384,9 @@ impl Driver<'_> {
                     Err(_) => None,
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Reply::Missing,
+            Err(error) if error.kind() == io::ErrorKind::NotFound || platform::is_stale(&error) => {
+                return Reply::Missing;
+            }
             Err(error) => return self.fail("read the ballot", &ballot, error),
             Ok(target) => Some(target),
         };

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::ballot::{Ballot, Kind};
+use crate::ballot::{self, Ballot};
 use crate::change::{Change, Consent, Ended, Site};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts};
@@ -64,6 +64,7 @@ pub struct Claim {
     take_lapsed: bool,
     accept_in_doubt: bool,
     give_way: bool,
+    sole_writer: bool,
     binds: Option<String>,
     budget: Option<Budget>,
     keeper: Option<Process>,
@@ -93,6 +94,7 @@ impl Claim {
             take_lapsed: false,
             accept_in_doubt: false,
             give_way: false,
+            sole_writer: false,
             binds: None,
             budget: None,
             keeper: None,
@@ -134,9 +136,18 @@ impl Claim {
         self
     }
 
-    /// Ends with [`Error::GaveWay`] when another process is changing the record just now, instead of outlasting it.
+    /// Ends with [`Error::GaveWay`] when another process is changing the record just now, and does so within half a second,
+    /// instead of starting over.
     pub fn give_way(mut self, yes: bool) -> Self {
         self.give_way = yes;
+        self
+    }
+
+    /// Takes an owner of another host for past, since whoever can write here now is the only one: a volume that is mounted
+    /// by one host at a time, as a pod's own disk. Wrong wherever two hosts can see the directory. The new record says
+    /// that it was claimed under this policy.
+    pub fn sole_writer(mut self, yes: bool) -> Self {
+        self.sole_writer = yes;
         self
     }
 
@@ -155,6 +166,7 @@ impl Claim {
     }
 
     /// Names a supervisor of this host that ends with or after the owner: the record stays held until it has ended.
+    #[cfg(all(target_os = "linux", not(leasehold_portable)))]
     pub(crate) fn keeper(mut self, keeper: Process) -> Self {
         self.keeper = Some(keeper);
         self
@@ -167,8 +179,9 @@ impl Claim {
     }
 
     /// The command line to show to people, where the owner's own does not tell it yet.
+    #[cfg(all(target_os = "linux", not(leasehold_portable)))]
     pub(crate) fn command(mut self, line: String) -> Self {
-        self.command = Some(line);
+        self.command = Some(platform::shown(&line));
         self
     }
 
@@ -215,12 +228,14 @@ impl Claim {
             start: keeper.start,
             extra: Map::new(),
         });
+        owner.policy = self.sole_writer.then(|| "sole-writer".to_owned());
         owner.cmd = self.command.or(owner.cmd);
         let stays = self.owner.is_none() || self.keeper.is_some();
         let mut candidate = Candidate {
             site: &site,
             take_lapsed: self.take_lapsed,
             accept_in_doubt: self.accept_in_doubt,
+            sole_writer: self.sole_writer,
             budget: self.budget,
             keeps: stays && platform::lock_reach(directory(&site.path)).is_seen_by_all(),
             record: Record {
@@ -232,8 +247,10 @@ impl Claim {
             watch: Watch::default(),
             began: Duration::ZERO,
             verdict: None,
+            younger_than_boot: None,
             spent_until: None,
             starts: Vec::new(),
+            carried: None,
         };
         candidate.record.owner.seq = u64::MAX;
         if candidate.record.print().len() > LARGEST {
@@ -250,7 +267,7 @@ impl Claim {
         loop {
             let token = candidate.record.owner.token;
             candidate.began = site.judge.clock.now();
-            let ballot = Ballot::new(Kind::Claim { beat: false }, token, self.give_way);
+            let ballot = Ballot::new(ballot::Kind::Claim, token, self.give_way);
             let refusal = match site.change(ballot, &mut candidate)? {
                 Ended::Committed { seq, file } => {
                     let now = site
@@ -327,6 +344,7 @@ fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Opti
         lock: None,
         cmd: platform::command_line(process.pid),
         adopted: binds.is_some().then_some(true),
+        policy: None,
         binds,
         ended: None,
         extra: Default::default(),
@@ -343,6 +361,7 @@ struct Candidate<'a> {
     site: &'a Site,
     take_lapsed: bool,
     accept_in_doubt: bool,
+    sole_writer: bool,
     budget: Option<Budget>,
     /// Whether the descriptor that writes the record is kept, with a lock that all who see the record can see.
     keeps: bool,
@@ -352,10 +371,14 @@ struct Candidate<'a> {
     watch: Watch,
     began: Duration,
     verdict: Option<(Judgement, Facts, Option<Duration>)>,
+    /// The stamp of a record that an earlier try found to be younger than this boot.
+    younger_than_boot: Option<Duration>,
     /// When a spent budget allows the next start, by the clock.
     spent_until: Option<Duration>,
     /// Earlier starts of this boot that the budget still counts, and those of other boots.
     starts: Vec<Start>,
+    /// The same, as a claim without a budget found them.
+    carried: Option<Value>,
 }
 
 /// At most so many starts within a time.
@@ -382,24 +405,29 @@ impl Candidate<'_> {
                 again_in,
             };
         }
-        if self.is_in_doubt(&judgement) && self.admits(&judgement).is_some() {
+        if self.is_in_doubt(&judgement) && self.admits(&judgement) {
             Error::InDoubt(Box::new(judgement))
         } else {
             Error::Refused(Box::new(judgement))
         }
     }
 
-    fn admits(&self, judgement: &Judgement) -> Option<Kind> {
+    fn admits(&self, judgement: &Judgement) -> bool {
         match judgement.verdict {
-            Verdict::Free | Verdict::Dead => Some(Kind::Claim { beat: false }),
-            Verdict::Lapsed if self.take_lapsed => Some(Kind::Claim { beat: true }),
-            _ => None,
+            Verdict::Free | Verdict::Dead => true,
+            Verdict::Lapsed => self.take_lapsed,
+            Verdict::Undetermined => self.sole_writer && is_elsewhere(judgement.reason),
+            Verdict::Held => false,
         }
     }
 
     /// Whether the budget allows one more start now; if so, it is counted.
     fn affords(&mut self, record: Option<&Record>) -> bool {
-        let Some(budget) = self.budget else { return true };
+        let Some(budget) = self.budget else {
+            // For claims that have one.
+            self.carried = record.and_then(|record| record.state.fields().get(STARTS)).cloned();
+            return true;
+        };
         let boot = self.site.judge.host.observer.boot.clone();
         let now = self.site.judge.clock.now();
         let known = record
@@ -447,14 +475,19 @@ impl Change for Candidate<'_> {
         let clock = &self.site.judge.clock;
         let lease = self.watch.saw(sight.stamp(), self.began, clock.now());
         self.began = clock.now();
-        let (judgement, facts) = self.site.judge.weigh(&self.site.path, sight, lease);
-        let kind = self.admits(&judgement).filter(|_| !self.is_in_doubt(&judgement));
-        let kind = kind.filter(|_| self.affords(sight.content.as_deref().ok()));
+        let (mut judgement, mut facts) = self.site.judge.weigh(&self.site.path, sight, lease);
+        let changed = sight.stat.map(|stat| stat.changed);
+        if rests_on_a_reboot(&judgement) && changed.is_some() && changed == self.younger_than_boot {
+            facts.lease.changed_since_boot = Some(true);
+            judgement = crate::verdict::judge(&facts);
+        }
+        let admitted =
+            self.admits(&judgement) && !self.is_in_doubt(&judgement) && self.affords(sight.content.as_deref().ok());
         if let Ok(record) = &sight.content {
             self.epoch = self.epoch.max(record.owner.epoch.saturating_add(1));
         }
-        self.verdict = Some((judgement, facts, sight.stat.map(|stat| stat.changed)));
-        kind.map_or(Consent::Refuse, Consent::Go)
+        self.verdict = Some((judgement, facts, changed));
+        if admitted { Consent::Go } else { Consent::Refuse }
     }
 
     fn keeps(&self) -> bool {
@@ -466,6 +499,8 @@ impl Change for Candidate<'_> {
         self.record.owner.lock = locked.then(|| LOCK.to_owned());
         if self.budget.is_some() {
             self.record.state.set(STARTS, json!(self.starts));
+        } else if let Some(starts) = self.carried.clone() {
+            self.record.state.set(STARTS, starts);
         }
         self.record.owner.epoch = self.epoch;
         self.record.beat = beat(self.site.judge.clock.now(), 0);
@@ -477,18 +512,36 @@ impl Change for Candidate<'_> {
         let Some((judgement, facts, Some(changed))) = &mut self.verdict else {
             return true;
         };
-        if judgement.reason != Reason::HostRebooted || facts.record.boot == facts.observer.boot {
+        if !rests_on_a_reboot(judgement) {
             return true;
         }
+        // The record may have been replaced between the look at its stamp and that at its content.
+        let stamped = self
+            .site
+            .judge
+            .fs
+            .stat(&self.site.path)
+            .is_ok_and(|now| now.changed == *changed);
         let age = written.changed.saturating_sub(*changed);
-        let since_boot = age < platform::since_boot();
+        let since_boot = !stamped || age < platform::since_boot();
         facts.lease = LeaseFacts {
             changed_since_boot: Some(since_boot),
             ..facts.lease.clone()
         };
         *judgement = crate::verdict::judge(facts);
+        self.younger_than_boot = since_boot.then_some(*changed);
         !since_boot
     }
+}
+
+/// Whether a reason says no more than that the owner is not of this host.
+fn is_elsewhere(reason: Reason) -> bool {
+    matches!(reason, Reason::ForeignHost | Reason::OtherPidNamespace)
+}
+
+/// Whether the owner counts as dead only because its boot is over.
+fn rests_on_a_reboot(judgement: &Judgement) -> bool {
+    judgement.reason == Reason::HostRebooted && judgement.owner.boot != judgement.observer.boot
 }
 
 /// The heartbeat of a moment: its milliseconds since boot, and more than the last one.

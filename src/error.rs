@@ -48,6 +48,13 @@ pub enum Error {
         /// What stands there instead.
         why: String,
     },
+    /// The claim is current, and less of its ttl is left than is wanted, or than can be told.
+    Expiring {
+        /// The record.
+        path: PathBuf,
+        /// How much.
+        why: String,
+    },
     /// Another contender is changing the record, and the claim was to give way.
     GaveWay {
         /// The record.
@@ -120,6 +127,7 @@ impl fmt::Display for Error {
                 judgement.sentence
             ),
             Self::Lost { path, why } => write!(f, "the lease on {} is lost: {why}", path.display()),
+            Self::Expiring { path, why } => write!(f, "the lease on {} must not be used now: {why}", path.display()),
             Self::GaveWay { path } => write!(f, "another claim on {} is under way", path.display()),
             Self::Contended { path } => write!(
                 f,

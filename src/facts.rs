@@ -165,7 +165,8 @@ pub struct KeeperFacts {
     /// Its pid.
     pub pid: Pid,
     /// Its raw start ticks.
-    pub start: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<u64>,
 }
 
 impl RecordFacts {
@@ -214,7 +215,7 @@ impl From<&Record> for RecordFacts {
             binds: owner.binds.clone(),
             keeper: owner.keeper.as_ref().map(|keeper| KeeperFacts {
                 pid: keeper.pid,
-                start: keeper.start,
+                start: Some(keeper.start),
             }),
             intent: record.state.intent().map(Cow::into_owned),
             outcome: record.state.outcome().map(|outcome| outcome.to_string()),

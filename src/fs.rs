@@ -69,6 +69,8 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Takes an exclusive advisory lock (flock(2)) that lasts until the file is closed, without waiting.
     fn lock(&self, file: &File) -> io::Result<()>;
+    /// Whether somebody holds a lock on the file, as the file server says. Takes none: that would make others see "busy".
+    fn is_locked(&self, file: &File) -> io::Result<bool>;
     /// Creates a symbolic link, exclusively.
     fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()>;
     /// The content of a symbolic link.
@@ -138,6 +140,10 @@ impl Fs for Disk {
                 Err(fs4::TryLockError::Error(error)) => return Err(error),
             }
         }
+    }
+
+    fn is_locked(&self, file: &File) -> io::Result<bool> {
+        platform::is_locked(file)
     }
 
     fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {

@@ -10,7 +10,7 @@ use crate::change::{Change, Consent, Ended, Site};
 use crate::claim::{beat, claim, timestamp};
 use crate::error::{Error, Result};
 use crate::identity::Process;
-use crate::observe::{Judge, Sight, directory, not_a_record};
+use crate::observe::{Judge, Sight, directory, not_a_record, payload};
 use crate::owner::{LOCK, Pid};
 use crate::platform;
 use crate::record::{LARGEST, Record};
@@ -88,8 +88,9 @@ impl Lease {
     /// As [`Holder::renew`].
     pub fn renew(&mut self) -> Result<Record> {
         let began = self.holder.site.judge.clock.now();
+        let holder = self.holder.clone();
         let record = self.change(|record| {
-            record.beat = beat(began, record.beat);
+            holder.renew_beat(record, began);
             Ok(())
         })?;
         self.renewed = began;
@@ -228,21 +229,26 @@ impl Holder {
     /// resource that checks the epoch itself.
     ///
     /// # Errors
-    /// [`Error::Lost`].
+    /// [`Error::Lost`] when the claim is not current, or a file that it is bound to does not name its owner;
+    /// [`Error::Expiring`] when it is current and too little of its ttl is left; [`Error::Unreadable`].
     pub fn verify(&self, margin: Option<Duration>) -> Result<u64> {
         let sight = self.site.look();
         let record = self.current(&sight)?;
+        if let (Some(file), Some(pid)) = (&record.owner.binds, record.owner.pid) {
+            let named = payload(&*self.site.judge.fs, &self.site.path, file).pid;
+            if named != Some(pid.get().into()) {
+                let named = named.map_or_else(|| "no pid".to_owned(), |pid| pid.to_string());
+                return Err(self.lost(format!("the bound file {file} names {named}, and not its owner {pid}")));
+            }
+        }
         let Some(ttl) = record.owner.ttl else {
             return Ok(record.owner.epoch);
         };
-        let here = &self.site.judge.host.observer;
-        let same_clock =
-            record.owner.boot.is_some() && record.owner.boot == here.boot && record.owner.timens == here.timens;
-        if !same_clock {
+        if !self.beats_on_our_clock(record) {
             return match margin {
                 None => Ok(record.owner.epoch),
                 Some(_) => {
-                    Err(self.lost("it was renewed on another boot, so what is left of its ttl is not known here"))
+                    Err(self.expiring("it was renewed on another boot: what is left of its ttl is not known here"))
                 }
             };
         }
@@ -250,7 +256,7 @@ impl Holder {
         let left = deadline.saturating_sub(self.site.judge.clock.now());
         let margin = margin.unwrap_or_default();
         if left.is_zero() || left < margin {
-            return Err(self.lost(match left.is_zero() {
+            return Err(self.expiring(match left.is_zero() {
                 true => format!("its ttl of {ttl} s ran out; renew it first"),
                 false => format!(
                     "{:.1} s of its ttl are left, {:.1} s are wanted; renew it first",
@@ -269,7 +275,7 @@ impl Holder {
     pub fn renew(&self) -> Result<Record> {
         let now = self.site.judge.clock.now();
         self.replace(|record| {
-            record.beat = beat(now, record.beat);
+            self.renew_beat(record, now);
             Ok(())
         })
     }
@@ -293,13 +299,18 @@ impl Holder {
     pub fn hand_over(&self, pid: Pid) -> Result<Record> {
         let process = Process::of(pid)?;
         let host = &self.site.judge.host.observer;
+        let now = self.site.judge.clock.now();
         self.replace(|record| {
+            let ours = self.beats_on_our_clock(record);
             let owner = &mut record.owner;
             if owner.keeper.is_some() {
                 return Err(Error::invalid(
                     &self.site.path,
                     "a keeper is recorded, which would end it with the old owner",
                 ));
+            }
+            if !ours {
+                record.beat = beat(now, 0);
             }
             owner.host.clone_from(&host.host);
             owner.machine.clone_from(&host.machine);
@@ -381,6 +392,23 @@ impl Holder {
         }
     }
 
+    /// Moves the heartbeat. On the owner's boot it becomes this moment; the time of another clock would tell the owner's
+    /// host of a deadline that is none, so from elsewhere it only changes.
+    fn renew_beat(&self, record: &mut Record, now: Duration) {
+        let now = if self.beats_on_our_clock(record) {
+            now
+        } else {
+            Duration::ZERO
+        };
+        record.beat = beat(now, record.beat);
+    }
+
+    /// Whether the record's heartbeat is a time of this boot's clock.
+    fn beats_on_our_clock(&self, record: &Record) -> bool {
+        let (owner, here) = (&record.owner, &self.site.judge.host.observer);
+        owner.boot.is_some() && owner.boot == here.boot && owner.timens == here.timens
+    }
+
     /// The record, if it is this claim's and not ended.
     pub(crate) fn current<'s>(&self, sight: &'s Sight) -> Result<&'s Record> {
         match &sight.content {
@@ -392,6 +420,13 @@ impl Holder {
             Ok(record) => Ok(record),
             Err(_) if sight.is_absent() => Err(self.lost("the record is gone")),
             Err(facts) => Err(not_a_record(&self.site.path, facts)),
+        }
+    }
+
+    fn expiring(&self, why: impl Into<String>) -> Error {
+        Error::Expiring {
+            path: self.site.path.clone(),
+            why: why.into(),
         }
     }
 
@@ -439,7 +474,7 @@ impl Change for HolderChange<'_> {
         match edited {
             Ok(next) => {
                 self.next = Some(next);
-                Consent::Go(Kind::Holder)
+                Consent::Go
             }
             Err(error) => {
                 self.refused = Some(error);

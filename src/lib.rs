@@ -26,6 +26,7 @@
 
 mod advice;
 pub mod ballot;
+mod breaking;
 mod change;
 mod claim;
 pub mod clock;
@@ -33,6 +34,7 @@ pub mod deadline;
 mod error;
 pub mod facts;
 pub mod fs;
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod heart;
 pub mod identity;
 pub mod key;
@@ -50,11 +52,13 @@ mod run_state;
 mod scan;
 mod settle;
 mod stop;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod supervise;
+pub mod testimony;
 mod token;
 pub mod verdict;
 
+pub use breaking::{Broken, break_lease};
 pub use claim::Claim;
 pub use error::{Error, Result};
 pub use facts::Facts;
@@ -63,7 +67,7 @@ pub use observe::{Judge, KernelTable, ProcessTable, judge, resolve};
 pub use orphans::{Orphan, Standing};
 pub use owner::{FORMAT, Keeper, OwnerLine, Pid, SHORTEST_TTL};
 pub use record::{Flaw, LARGEST, Record};
-pub use run::{Descendants, Ending, Report, Run};
+pub use run::{Descendants, Ending, Report, Run, end_by_signal};
 pub use run_state::{Outcome, RunState};
 pub use scan::{Failure, Finding, MOST_JOBS, Scan, Swept, Tally};
 pub use settle::Settlement;

@@ -21,6 +21,23 @@ pub enum LockReach {
 }
 
 impl LockReach {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Nfs4 => "nfs4",
+            Self::Nfs3 => "nfs3",
+            Self::Cluster => "cluster",
+            Self::NotShared => "not-shared",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether a server or lock manager can be asked for locks of other hosts.
+    pub const fn can_be_asked(self) -> bool {
+        matches!(self, Self::Nfs4 | Self::Nfs3 | Self::Cluster)
+    }
+
     /// Whether a lock here is seen by every host that sees the file.
     pub const fn is_seen_by_all(self) -> bool {
         matches!(self, Self::Local | Self::Nfs4 | Self::Nfs3 | Self::Cluster)

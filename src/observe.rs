@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::ballot::Stamp;
 use crate::clock::{BootClock, Clock};
 use crate::error::{Error, Result};
-use crate::facts::{Facts, LeaseFacts, LegacyFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
+use crate::facts::{Facts, LeaseFacts, LegacyFacts, LockFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
 use crate::fs::{Disk, Fs, Kind, Stat};
 use crate::identity::Host;
 use crate::legacy::{self, Content, FAMILIES};
@@ -133,7 +133,32 @@ impl Judge {
 
     /// Looks once and judges. The facts can be saved and judged again elsewhere.
     pub fn judge(&self, path: &Path) -> (Judgement, Facts) {
-        self.weigh(path, &look(&*self.fs, path), LeaseFacts::default())
+        self.weigh_with_server(path, &look(&*self.fs, path), LeaseFacts::default())
+    }
+
+    /// The same, with the testimony of the file server about a lock that another host's owner promised to keep.
+    pub(crate) fn weigh_with_server(&self, path: &Path, sight: &Sight, lease: LeaseFacts) -> (Judgement, Facts) {
+        let (judgement, mut facts) = self.weigh(path, sight, lease);
+        if judgement.reason != Reason::ForeignHost || facts.record.lock.is_none() {
+            return (judgement, facts);
+        }
+        let reach = platform::lock_reach(directory(path));
+        let held = match reach.can_be_asked() {
+            true => self.fs.open(path).and_then(|file| self.fs.is_locked(&file)).ok(),
+            false => None,
+        };
+        // The answer is about the file that was opened: it must still be the record that was read.
+        let now = look(&*self.fs, path);
+        if now.stamp().map(|stamp| (stamp.token, stamp.seq)) != sight.stamp().map(|stamp| (stamp.token, stamp.seq)) {
+            return self.weigh(path, &now, LeaseFacts::default());
+        }
+        facts.lock = LockFacts {
+            asked: Some(held.is_some()),
+            held,
+            reaches_server: Some(reach.can_be_asked()),
+            protocol: Some(reach.word().to_owned()),
+        };
+        (crate::verdict::judge(&facts), facts)
     }
 
     /// Looks again and again for at most `time`, so that a lapse can be told: until a verdict cannot change by waiting,
@@ -145,7 +170,7 @@ impl Judge {
             let began = self.clock.now();
             let sight = look(&*self.fs, path);
             let lease = watch.saw(sight.stamp(), began, self.clock.now());
-            let (judgement, facts) = self.weigh(path, &sight, lease);
+            let (judgement, facts) = self.weigh_with_server(path, &sight, lease);
             let settled = match judgement.verdict {
                 Verdict::Undetermined => judgement.reason.is_final() || facts.lease.renewal_seen == Some(true),
                 // A renewal would contradict it.
@@ -383,7 +408,7 @@ fn starting(fs: &dyn Fs, path: &Path) -> Option<String> {
     name.push(".lock");
     let stat = fs.stat(&path.with_file_name(&name)).ok()?;
     let name = name.to_string_lossy();
-    Some(match platform::is_locked(&stat) {
+    Some(match platform::is_locked_here(&stat) {
         Some(true) => format!("{name} beside it is locked: its program is starting"),
         _ => format!("{name} stands beside it: its program may be starting, or ended while it did"),
     })

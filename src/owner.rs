@@ -129,6 +129,9 @@ pub struct OwnerLine {
     /// The owner had been running before it was claimed for; whoever claimed vouched for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<bool>,
+    /// Under which policy of its deployment the claim was made, such as `sole-writer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// Present: vacant. When the claim was ended, RFC 3339, for people only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,

@@ -133,7 +133,7 @@ impl Change for Settling<'_> {
         // A full record is vacated all the same.
         let fits = next.print().len() + 20 <= LARGEST;
         self.next = Some(if fits { next } else { silent });
-        Consent::Go(Kind::Settle)
+        Consent::Go
     }
 
     fn compose(&mut self, seq: u64, _locked: bool) -> Record {

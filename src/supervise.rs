@@ -13,21 +13,34 @@ use crate::error::{Error, Result};
 use crate::heart::{Heart, Standing};
 use crate::identity::Process;
 use crate::lease::Lease;
+use crate::platform::cgroup::Cgroup;
 use crate::platform::child::{self, Child, Descendant, Events, Gate, Remote, Signal, State, Terminal};
 use crate::run::{Descendants, Ending, Report, Run};
 use crate::run_state::Outcome;
 
 pub(crate) fn run(run: Run) -> Result<Report> {
     let path = run.claim.path().to_owned();
-    let terms = Terms::new(run.ttl, run.grace.unwrap_or(Terms::usual_grace(run.ttl)));
+    // As the record will have it, in whole seconds.
+    let ttl = Duration::from_secs(run.ttl.as_secs());
+    let terms = Terms::new(ttl, run.grace.unwrap_or(Terms::usual_grace(ttl)));
     child::adopt_orphans().map_err(Error::io("become the subreaper for", &path))?;
+    // Before the command, which must not have its descriptors.
+    let cgroup = run.contain.then(Cgroup::create).transpose()?;
     let gate = Gate::fork(&run.words, &path).map_err(Error::io("fork for", &path))?;
+    if let Some(Err(error)) = cgroup.as_ref().map(|cgroup| cgroup.add(gate.pid())) {
+        gate.shut();
+        return Err(error);
+    }
     let words: Vec<_> = run.words.iter().map(|word| word.to_string_lossy()).collect();
-    let claimed = Process::current().and_then(|keeper| {
+    // Whoever is the last to see to the command answers for the record.
+    let keeper = cgroup
+        .as_ref()
+        .map_or_else(Process::current, |cgroup| Process::of(cgroup.sentinel()));
+    let claimed = keeper.and_then(|keeper| {
         run.claim
             .owner(gate.pid())
             .keeper(keeper)
-            .ttl(run.ttl)
+            .ttl(ttl)
             .command(words.join(" "))
             .take()
     });
@@ -59,41 +72,36 @@ pub(crate) fn run(run: Run) -> Result<Report> {
         not_started: None,
         unreleased: None,
         outlived: false,
+        interrupted: false,
     };
 
     let terminal = Terminal::open();
     let watch = Arc::new(Watch {
-        deadline: Mutex::new(Deadline::new(terms, lease.renewed)),
+        times: Mutex::new(Times {
+            deadline: Deadline::new(terms, lease.renewed),
+            until: None,
+        }),
         remote,
     });
     let (orders, inbox) = mpsc::channel();
     let (outbox, news) = mpsc::channel();
-    watch.rearm();
+    watch.wait_until(None);
     let thread = {
         let watch = watch.clone();
         std::thread::Builder::new()
             .name("heartbeat".into())
             .spawn(move || beat(heart, terms, &watch, &inbox, &outbox))
     };
-    let mut gate_child = None;
-    match thread {
-        Ok(_) => {
-            if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_interactive()) {
-                terminal.give_to(gate.pid());
-            }
-            match gate.open(token, epoch) {
-                Ok(child) => gate_child = Some(child),
-                Err(error) => report.not_started = Some(error),
-            }
+    let events = if let Err(error) = thread {
+        gate.shut();
+        report.not_started = Some(error);
+        events
+    } else {
+        if let Some(terminal) = terminal.as_ref().filter(|terminal| terminal.is_interactive()) {
+            terminal.give_to(gate.pid());
         }
-        Err(error) => {
-            gate.shut();
-            report.not_started = Some(error);
-        }
-    }
-    if let Some(child) = gate_child {
         let supervisor = Supervisor {
-            child,
+            child: gate.open(token, epoch),
             events,
             terminal,
             terms,
@@ -101,25 +109,26 @@ pub(crate) fn run(run: Run) -> Result<Report> {
             orders,
             news,
             descendants: run.descendants,
+            cgroup: cgroup.as_ref(),
             on_outlived: run.on_outlived,
             phase: Phase::Running,
             ending: None,
             lost: None,
             outlived: false,
+            interrupted: false,
             asked: HashSet::new(),
         };
-        supervisor.run(&mut report);
-    } else {
-        // Signals that came meanwhile may end us again.
-        drop(events);
-        let _ = orders.send(Order::End);
-    }
+        supervisor.run(&mut report)
+    };
     let at_most = if report.lost.is_some() {
         terms.grace()
     } else {
         terms.ttl()
     };
     vacate(lease, &mut report, at_most);
+    // Only now: a signal that came too late for the command must not end us before the record is vacated.
+    drop(events);
+    drop(cgroup);
     Ok(report)
 }
 
@@ -132,7 +141,7 @@ fn vacate(lease: Lease, report: &mut Report, at_most: Duration) {
     lease.leave();
     let (done, answer) = mpsc::channel();
     let path = holder.path().to_owned();
-    std::thread::spawn(move || {
+    let end = move || {
         let ended = holder.end(|record| {
             let state = &mut record.state;
             state.set("exit", code);
@@ -145,7 +154,11 @@ fn vacate(lease: Lease, report: &mut Report, at_most: Duration) {
         });
         // Whoever waited may have given up.
         let _ = done.send(ended.map(drop));
-    });
+    };
+    if let Err(error) = std::thread::Builder::new().spawn(end) {
+        report.unreleased = Some(Error::io("start a thread to vacate", &path)(error));
+        return;
+    }
     match answer.recv_timeout(at_most) {
         Ok(Ok(())) => {}
         Ok(Err(error @ Error::Lost { .. })) => {
@@ -166,20 +179,45 @@ fn not_started_code(report: &Report) -> i32 {
 
 /// What both threads look at.
 struct Watch {
-    deadline: Mutex<Deadline>,
+    times: Mutex<Times>,
     remote: Remote,
 }
 
+struct Times {
+    deadline: Deadline,
+    /// When the supervisor wants to be woken, where that is not when the work has to be asked to end.
+    until: Option<Duration>,
+}
+
 impl Watch {
-    fn deadline(&self) -> MutexGuard<'_, Deadline> {
-        self.deadline
-            .lock()
-            .expect("no thread panics while it holds the deadline")
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().expect("no thread panics while it holds the times")
     }
 
-    /// Wakes the supervisor when the work has to be asked to end.
-    fn rearm(&self) {
-        self.remote.set_timer(self.deadline().terminate_at());
+    fn deadline(&self) -> Deadline {
+        self.times().deadline
+    }
+
+    /// Moves the deadline, and with it the timer if the supervisor waits for nothing else.
+    fn renew(&self, renewal: impl FnOnce(&mut Deadline) -> bool) -> bool {
+        let mut times = self.times();
+        let counted = renewal(&mut times.deadline);
+        if counted {
+            self.arm(&times);
+        }
+        counted
+    }
+
+    /// Wakes the supervisor then, or when the work has to be asked to end.
+    fn wait_until(&self, until: Option<Duration>) {
+        let mut times = self.times();
+        times.until = until;
+        self.arm(&times);
+    }
+
+    fn arm(&self, times: &Times) {
+        let at = times.until.unwrap_or_else(|| times.deadline.terminate_at());
+        self.remote.set_timer(at);
     }
 }
 
@@ -221,7 +259,10 @@ fn beat(mut heart: Heart, terms: Terms, watch: &Watch, orders: &Receiver<Order>,
             // Others may have it by now: only a ballot can tell, and only when nothing runs meanwhile.
             match confirm.then(|| heart.win_again()) {
                 Some(Ok(began)) => {
-                    *watch.deadline() = Deadline::new(terms, began);
+                    watch.renew(|deadline| {
+                        *deadline = Deadline::new(terms, began);
+                        true
+                    });
                     confirm = false;
                     pause = terms.interval();
                     tell(News::Confirmed);
@@ -244,9 +285,8 @@ fn beat(mut heart: Heart, terms: Terms, watch: &Watch, orders: &Receiver<Order>,
                 Standing::Unknown => told = false,
             }
         }
-        let counted = watch.deadline().beat(pulse);
+        let counted = watch.renew(|deadline| deadline.beat(pulse));
         if counted {
-            watch.rearm();
             pause = terms.interval();
         }
         if confirm && counted && told {
@@ -255,6 +295,9 @@ fn beat(mut heart: Heart, terms: Terms, watch: &Watch, orders: &Receiver<Order>,
         }
     }
 }
+
+/// What a killed process may take to end, where the deadline has passed already.
+const DYING: Duration = Duration::from_secs(1);
 
 /// Between two looks at processes that are to end.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -267,15 +310,19 @@ enum Phase {
     Held { until: Duration },
     /// It was asked to end; SIGKILL follows.
     Terminating { until: Duration },
-    /// It was killed, and its end is awaited.
-    Killed,
+    /// It was killed, and its end is awaited; after this it has outlived the lease.
+    Killed { by: Duration },
     /// The command has ended; what it left behind is being ended, with SIGKILL from then on.
     Ending { kill_at: Duration },
     /// … or waited for.
     Waiting,
 }
 
-struct Supervisor {
+fn signal_each(processes: Vec<Descendant>, signal: Signal) {
+    processes.into_iter().for_each(|process| process.signal(signal));
+}
+
+struct Supervisor<'a> {
     child: Child,
     events: Events,
     terminal: Option<Terminal>,
@@ -284,31 +331,34 @@ struct Supervisor {
     orders: Sender<Order>,
     news: Receiver<News>,
     descendants: Descendants,
+    cgroup: Option<&'a Cgroup>,
     on_outlived: Option<Box<dyn FnMut()>>,
     phase: Phase,
     ending: Option<Ending>,
     lost: Option<String>,
     outlived: bool,
+    interrupted: bool,
     /// Processes left behind that have been asked to end.
     asked: HashSet<Descendant>,
 }
 
-impl Supervisor {
+impl Supervisor<'_> {
     /// Waits for the command, and for what it leaves behind. Makes no call on the record's filesystem.
-    fn run(mut self, report: &mut Report) {
-        loop {
+    fn run(mut self, report: &mut Report) -> Events {
+        // It may have been killed in line, before its signals were waited for.
+        self.look_at_the_child();
+        while self.ending.is_none() || !self.is_over() {
             // Only a broken kernel interface ends this; the command is then killed by its parent-death signal.
             let woken = self
                 .events
                 .wait()
                 .expect("poll, signalfd and timerfd work on descriptors of our own");
             for (signal, to_group) in woken.forward {
-                if self.ending.is_none() {
-                    if to_group {
-                        self.child.signal_group(signal)
-                    } else {
-                        self.child.signal(signal)
-                    }
+                match self.phase {
+                    Phase::Waiting => signal_each(self.child.descendants(), signal),
+                    _ if self.ending.is_some() => {}
+                    _ if to_group => self.child.signal_group(signal),
+                    _ => self.child.signal(signal),
                 }
             }
             if woken.stop && self.ending.is_none() {
@@ -323,16 +373,16 @@ impl Supervisor {
             if woken.child && self.ending.is_none() {
                 self.look_at_the_child();
             }
-            if self.ending.is_some() && self.is_over() {
-                break;
-            }
         }
         // No heartbeat may come after the record is vacated; one that hangs is harmless, its file is replaced.
         let _ = self.orders.send(Order::End);
         self.child.reap();
-        report.ending = self.ending;
+        report.not_started = self.child.not_started();
+        report.ending = self.ending.filter(|_| report.not_started.is_none());
         report.lost = self.lost;
         report.outlived = self.outlived;
+        report.interrupted = self.interrupted;
+        self.events
     }
 
     fn now(&self) -> Duration {
@@ -344,8 +394,17 @@ impl Supervisor {
             News::Lost(why) => self.lose(why),
             News::Confirmed => {
                 if matches!(self.phase, Phase::Held { .. }) {
-                    self.phase = Phase::Running;
-                    self.watch.rearm();
+                    // The answer may have come in a second pause, or have taken too long itself.
+                    if self.watch.deadline().due(self.now()) != Due::Nothing {
+                        let _ = self.orders.send(Order::Confirm);
+                        return;
+                    }
+                    self.phase = if self.ending.is_none() {
+                        Phase::Running
+                    } else {
+                        Phase::Waiting
+                    };
+                    self.watch.wait_until(None);
                     self.go_on();
                 }
             }
@@ -355,38 +414,35 @@ impl Supervisor {
     /// The lease is gone, or will be before it can be renewed: the command has to end.
     fn lose(&mut self, why: String) {
         self.lost.get_or_insert(why);
+        let (now, deadline) = (self.now(), self.watch.deadline());
+        let until = deadline.kill_at().min(now + self.terms.grace());
         match self.phase {
-            Phase::Running | Phase::Held { .. } => {
-                let (now, deadline) = (self.now(), *self.watch.deadline());
-                if now >= deadline.at() {
-                    return self.kill(now);
-                }
-                let until = deadline.kill_at().min(now + self.terms.grace());
+            // What is left of it is seen to after every event.
+            Phase::Waiting => self.phase = Phase::Ending { kill_at: until },
+            Phase::Held { .. } if self.ending.is_some() => self.phase = Phase::Ending { kill_at: now },
+            // It must not run again.
+            Phase::Held { .. } => self.kill(),
+            Phase::Running if now >= deadline.at() => self.kill(),
+            Phase::Running => {
                 // A stopped command could not act on it.
                 self.signal_all(Signal::SIGTERM);
                 self.signal_all(Signal::SIGCONT);
                 self.phase = Phase::Terminating { until };
-                self.watch.remote.set_timer(until);
+                self.watch.wait_until(Some(until));
             }
-            Phase::Waiting => {
-                self.phase = Phase::Ending { kill_at: self.now() };
-                self.watch.remote.set_timer(self.now());
-            }
-            Phase::Terminating { .. } | Phase::Killed | Phase::Ending { .. } => {}
+            Phase::Terminating { .. } | Phase::Killed { .. } | Phase::Ending { .. } => {}
         }
     }
 
     fn look_at_the_clock(&mut self) {
         let now = self.now();
-        let (due, deadline) = {
-            let deadline = self.watch.deadline();
-            (deadline.due(now), *deadline)
-        };
-        match (self.phase, due) {
+        let deadline = self.watch.deadline();
+        let overslept = now >= deadline.terminate_at() + self.terms.retry();
+        match (self.phase, deadline.due(now)) {
             // A heartbeat has moved it meanwhile.
-            (Phase::Running | Phase::Waiting, Due::Nothing) => self.watch.rearm(),
-            // Everything had stood still: nothing may go on before the lease is won anew.
-            (Phase::Running, Due::Stop) => self.hold(now + self.terms.ttl()),
+            (Phase::Running | Phase::Waiting, Due::Nothing) => self.watch.wait_until(None),
+            // Everything had stood still: nothing may go on before the lease is known to be ours.
+            (Phase::Running | Phase::Waiting, _) if overslept => self.hold(),
             (Phase::Running | Phase::Waiting, _) => {
                 self.lose(format!(
                     "no renewal counted within its ttl of {} s",
@@ -394,29 +450,32 @@ impl Supervisor {
                 ));
             }
             (Phase::Held { until }, _) if now >= until => {
-                self.lost
-                    .get_or_insert_with(|| "the record could not be read after a pause".into());
-                self.kill(deadline.at());
+                self.lose("the record could not be read after a pause".into());
             }
-            (Phase::Terminating { until }, _) if now >= until => self.kill(deadline.at()),
-            (Phase::Killed, Due::Stop) if self.ending.is_none() && !self.outlived => {
+            (Phase::Terminating { until }, _) if now >= until => self.kill(),
+            (Phase::Killed { by }, _) if now >= by && self.ending.is_none() && !self.outlived => {
                 self.outlived = true;
                 if let Some(call) = &mut self.on_outlived {
                     call();
                 }
             }
-            // What is left is looked at after every event.
-            (Phase::Ending { .. }, _) => {}
-            (Phase::Held { until } | Phase::Terminating { until }, _) => self.watch.remote.set_timer(until),
-            (Phase::Killed, _) => self.watch.remote.set_timer(deadline.at()),
+            _ => {}
         }
     }
 
     /// Stops the command until the lease is known to be ours.
-    fn hold(&mut self, until: Duration) {
+    fn hold(&mut self) {
         self.signal_all(Signal::SIGSTOP);
+        let (now, deadline) = (self.now(), self.watch.deadline());
+        let until = match deadline.due(now) {
+            Due::Nothing => deadline.terminate_at().max(now + self.terms.retry()),
+            // A heartbeat that counts is all that is needed; without one SIGKILL comes before the deadline.
+            Due::Terminate | Due::Kill => now + deadline.at().saturating_sub(now) / 2,
+            // Others may have it. What is stopped can wait for a ballot.
+            Due::Stop => now + self.terms.ttl(),
+        };
         self.phase = Phase::Held { until };
-        self.watch.remote.set_timer(until);
+        self.watch.wait_until(Some(until));
         let _ = self.orders.send(Order::Confirm);
     }
 
@@ -427,20 +486,28 @@ impl Supervisor {
         self.signal_all(Signal::SIGCONT);
     }
 
-    fn kill(&mut self, deadline: Duration) {
+    fn kill(&mut self) {
         self.signal_all(Signal::SIGKILL);
-        self.phase = Phase::Killed;
-        self.watch.remote.set_timer(deadline.max(self.now()));
+        let by = self.watch.deadline().at().max(self.now() + DYING);
+        self.phase = Phase::Killed { by };
+        self.watch.wait_until(Some(by));
     }
 
     /// The command's group, and its other descendants.
     fn signal_all(&self, signal: Signal) {
         self.child.signal_group(signal);
         if self.descendants != Descendants::Leave {
-            self.child
-                .descendants()
-                .into_iter()
-                .for_each(|descendant| descendant.signal(signal));
+            signal_each(self.child.descendants_elsewhere(), signal);
+        }
+        if signal == Signal::SIGKILL {
+            self.kill_all_contained();
+        }
+    }
+
+    /// Also those that this process may not signal.
+    fn kill_all_contained(&self) {
+        if let Some(cgroup) = self.cgroup {
+            cgroup.kill();
         }
     }
 
@@ -459,13 +526,23 @@ impl Supervisor {
     fn ended(&mut self, ending: Ending) {
         self.ending = Some(ending);
         if let Some(terminal) = &self.terminal {
+            // A terminal's signal is for the whole job, and reached only the part of it that had the terminal.
+            if let Ending::Signal(signal) = ending
+                && terminal.has(&self.child)
+                && self.events.interrupt_job(signal)
+            {
+                self.interrupted = true;
+            }
             terminal.take(&self.child);
         }
         let now = self.now();
         self.phase = match (self.descendants, self.phase) {
-            (Descendants::Leave, _) => Phase::Killed,
+            // Nothing else is looked at.
+            (Descendants::Leave, phase) => phase,
             (Descendants::Wait, Phase::Running) => Phase::Waiting,
-            (_, Phase::Killed) => Phase::Ending { kill_at: now },
+            (Descendants::Wait, held @ Phase::Held { .. }) => held,
+            // Nothing that is left may run again either.
+            (_, Phase::Killed { .. } | Phase::Held { .. }) => Phase::Ending { kill_at: now },
             (_, Phase::Terminating { until }) => Phase::Ending { kill_at: until },
             _ => Phase::Ending {
                 kill_at: now + self.terms.grace(),
@@ -490,15 +567,23 @@ impl Supervisor {
                     process.signal(Signal::SIGCONT);
                 }
             }
+            if now >= kill_at {
+                self.kill_all_contained();
+            }
             // They may start others meanwhile, of which no signal tells.
             let next = if now < kill_at {
                 kill_at.min(now + GLANCE)
             } else {
                 now + GLANCE
             };
-            self.watch.remote.set_timer(next);
+            self.watch.wait_until(Some(next));
         }
-        left.is_empty()
+        let contained = self.cgroup.is_some_and(|cgroup| !cgroup.is_empty());
+        if contained && self.phase == Phase::Waiting {
+            // No signal tells of those who are nobody's children here.
+            self.watch.wait_until(Some(self.now() + GLANCE));
+        }
+        left.is_empty() && !contained
     }
 
     /// The command was stopped, by a terminal or by somebody.
@@ -507,20 +592,28 @@ impl Supervisor {
         if self.phase != Phase::Running {
             return;
         }
-        let Some(terminal) = self.terminal.as_ref().filter(|terminal| terminal.is_ours(&self.child)) else {
-            return;
-        };
-        if matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU) && !terminal.has(&self.child) {
+        let Some(terminal) = &self.terminal else { return };
+        let ours = terminal.is_ours(&self.child);
+        let wants = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if wants && ours {
             // It wants the terminal, which we have.
             terminal.give(&self.child);
-            self.child.signal_group(Signal::SIGCONT);
+            return self.child.signal_group(Signal::SIGCONT);
+        }
+        // Somebody's doing, and no job of a shell that waits for it.
+        if signal == Signal::SIGSTOP && !ours {
+            return;
+        }
+        if !terminal.is_controlled() {
+            // Nobody would continue us. A command alone would not have been stopped by the terminal.
+            if signal == Signal::SIGTSTP {
+                self.child.signal_group(Signal::SIGCONT);
+            }
             return;
         }
         terminal.take(&self.child);
-        self.events.stop_self();
+        self.events.stop_job(signal);
         // Continued by the shell: the lease may have been lost meanwhile.
-        let now = self.now();
-        let until = self.watch.deadline().terminate_at().max(now + self.terms.retry());
-        self.hold(until);
+        self.hold();
     }
 }

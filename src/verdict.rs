@@ -55,8 +55,7 @@ impl fmt::Display for Verdict {
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal: $verdict:ident, $sentence:literal;)*) => {
         /// Why a verdict is what it is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Reason {
             $($(#[$doc])* $name,)*
@@ -92,6 +91,11 @@ reasons! {
     /// The file server still holds the lock of the owner's side.
     ServerAttested = "server-attested": Held, "the file server still holds the lock that the owner's side took on the record";
 
+    /// The owner's host was asked, and says that it runs.
+    AskedHeld = "asked": Held, "its own host was asked, and says that it is held";
+
+    /// The owner's host was asked, and says that it does not run.
+    AskedDead = "asked": Dead, "its own host was asked, and says that it is dead";
     /// ESRCH from the record's own host, boot and pid namespace.
     NoSuchProcess = "no-such-process": Dead, "there is no such process on its own host";
     /// The number is a thread of another process.
@@ -156,6 +160,12 @@ impl Reason {
             self,
             Self::Symlink | Self::NotAFile | Self::TooLarge | Self::NewerFormat | Self::Malformed
         )
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
     }
 }
 
@@ -278,6 +288,22 @@ pub fn judge(facts: &Facts) -> Judgement {
         Err(_) => (Reason::StartUnreadable, Some("the process table was not asked".into())),
     };
     conclude(facts, reason, note)
+}
+
+/// What the owner's host may have said, and been believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Held,
+    Dead,
+}
+
+/// The judgement that rests on what the owner's host said, in its own reason word.
+pub(crate) fn asked(facts: &Facts, told: Asked, reason: &str) -> Judgement {
+    let asked = match told {
+        Asked::Held => Reason::AskedHeld,
+        Asked::Dead => Reason::AskedDead,
+    };
+    conclude(facts, asked, Some(reason.to_owned()))
 }
 
 /// Judges, or says what has to be found out first. No pid may be asked about before this asks for it.
@@ -553,18 +579,29 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
             Some("/proc here shows another pid namespace".into()),
         ));
     }
-    if let (Some(start), Some(uptime)) = (record.start, observer.uptime)
-        && uptime + START_SLACK < start as f64 / TICKS
-    {
-        let note = "the boot id repeats: the recorded start lies beyond this boot's age";
-        return Ok((Reason::HostRebooted, Some(note.into())));
-    }
-    let Some(process) = &facts.process else {
-        return Err(Question::Process {
-            pid,
-            pidfd: record.pidfd.is_some(),
-        });
+    let beyond = matches!((record.start, observer.uptime), (Some(start), Some(uptime))
+        if uptime + START_SLACK < start as f64 / TICKS);
+    let rebooted = "the boot id repeats: the recorded start lies beyond this boot's age";
+    let process = match &facts.process {
+        Some(process) => process,
+        None if beyond && record.pidfd.is_none() => return Ok((Reason::HostRebooted, Some(rebooted.into()))),
+        None => {
+            return Err(Question::Process {
+                pid,
+                pidfd: record.pidfd.is_some(),
+            });
+        }
     };
+    if beyond {
+        // The kernel gives the inode of a time namespace to another one once it is gone.
+        return Ok(match is_same_pidfd(process, record.pidfd) {
+            true => (
+                Reason::OtherTimeNamespace,
+                Some("the pidfs inode is the recorded one".into()),
+            ),
+            false => (Reason::HostRebooted, Some(rebooted.into())),
+        });
+    }
     let found = compare(process, record.start, record.pidfd);
     let Some(keeper) = record.keeper.as_ref().filter(|_| found.verdict() == Verdict::Dead) else {
         return Ok((found, None));
@@ -572,7 +609,7 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
     let Some(probe) = &process.keeper else {
         return Err(Question::Keeper(keeper.pid));
     };
-    let keeper = compare(probe, Some(keeper.start), None);
+    let keeper = compare(probe, keeper.start, None);
     Ok(match keeper.verdict() {
         Verdict::Dead => (found, None),
         Verdict::Held => (Reason::KeeperRunning, None),
@@ -580,16 +617,23 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
     })
 }
 
+/// Whether the process has the recorded pidfs inode, which is never given out again within a boot.
+fn is_same_pidfd(process: &ProcessFacts, pidfd: Option<u64>) -> bool {
+    pidfd.is_some() && pidfd == process.pidfd
+}
+
 /// Whether the process under the number is the recorded one.
 fn compare(process: &ProcessFacts, start: Option<u64>, pidfd: Option<u64>) -> Reason {
     let differs = |recorded: Option<u64>, found: Option<u64>| matches!((recorded, found), (Some(r), Some(f)) if r != f);
-    let same_pidfd = pidfd.is_some() && pidfd == process.pidfd;
+    let same_pidfd = is_same_pidfd(process, pidfd);
     let found_start = process.start.filter(|_| process.start_readable != Some(false));
     let exited = matches!(process.state.as_deref(), Some("Z" | "X")) && process.threads_alive == Some(false);
     match process.exists {
         Some(false) => Reason::NoSuchProcess,
         None => Reason::StartUnreadable,
         Some(true) if process.leader == Some(false) => Reason::NotAProcess,
+        // The inode of a time namespace is given out again: the clocks differ, not the processes.
+        Some(true) if differs(start, found_start) && same_pidfd => Reason::OtherTimeNamespace,
         Some(true) if differs(start, found_start) => Reason::PidReused,
         Some(true) if differs(pidfd, process.pidfd) => Reason::PidReused,
         Some(true) if exited => Reason::Zombie,

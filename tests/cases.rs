@@ -224,7 +224,8 @@ fn missing(given: &Value, kept: &Value) -> Option<String> {
 #[test]
 fn every_reason_has_a_case() {
     let cases = cases();
-    for reason in Reason::ALL {
+    // What another host said is no fact of a case.
+    for reason in Reason::ALL.iter().filter(|reason| reason.word() != "asked") {
         let wanted = cases.iter().find(|case| case.want.reason == reason.word());
         let wanted = wanted.unwrap_or_else(|| panic!("no case for {reason}"));
         assert_eq!(wanted.want.verdict, reason.verdict().word(), "{}", wanted.case);

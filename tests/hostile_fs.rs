@@ -3,12 +3,13 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leasehold::names::{self, TempId};
-use leasehold::{Claim, Error, Holder, Judge, Lease, Pid, Reason, Record, Token};
+use leasehold::{Claim, Error, Holder, Judge, Pid, Reason, Record, Token};
 use nix::errno::Errno;
 use support::faulty::{Call, Counted, Fault, Faulty};
 
@@ -244,12 +245,12 @@ impl Scene {
         let token = match change {
             Change::ClaimAbsent => None,
             Change::ClaimVacant => {
-                let lease = Lease::claim(&path).expect("nobody holds it");
+                let lease = Claim::new(&path).from(here()).take().expect("nobody holds it");
                 lease.release(None).expect("it is held");
                 None
             }
             Change::ClaimDead => {
-                let lease = Lease::claim(&path).expect("nobody holds it");
+                let lease = Claim::new(&path).from(here()).take().expect("nobody holds it");
                 let mut record = support::record(&path).expect("a record");
                 // This pid, but of a process that started earlier.
                 record.owner.start = record.owner.start.map(|start| start - 1);
@@ -260,6 +261,7 @@ impl Scene {
             }
             _ => Some(
                 Claim::new(&path)
+                    .from(here())
                     .set("kept", "yes")
                     .take()
                     .expect("nobody holds it")
@@ -294,6 +296,7 @@ impl Scene {
     /// Makes the change over the faulty filesystem and looks at everything. Whether the fault was met.
     fn check(self, case: Case) -> bool {
         let mut fs = Faulty::new(Some(case.fault), case.at, Counted::All);
+        fs.unsynced = true;
         (fs.lasting, fs.no_links, fs.no_symlinks) = (case.lasting, case.no_links, case.no_symlinks);
         let fs = Arc::new(fs);
         let result = self.act(here().with_fs(fs.clone()), case.change);
@@ -328,6 +331,21 @@ impl Scene {
                 name.display(),
                 context()
             );
+        }
+        if at == Some(Call::Create) && !case.lasting {
+            let is_temp = |name: &String| names::parse_temp("x.lease".as_ref(), name.as_ref()).is_some();
+            assert!(!support::names(self.dir()).iter().any(is_temp), "{}", context());
+        }
+        if !fs.reached() {
+            // Nothing went wrong, and the owner lives: neither a leftover nor a second name of the record.
+            assert_eq!(
+                support::names(self.dir()).len(),
+                self.strangers.len() + 1,
+                "{}",
+                context()
+            );
+            let links = std::fs::metadata(&self.path).expect("a record").nlink();
+            assert_eq!(links, 1, "{}", context());
         }
 
         // The filesystem is well again.
@@ -421,7 +439,11 @@ impl Scene {
 
 /// From this process, which does not wait.
 fn here() -> Judge {
-    Judge::here().with_clock(Arc::new(support::Quick::default()))
+    let mut fs = Faulty::new(None, 0, Counted::All);
+    fs.unsynced = true;
+    Judge::here()
+        .with_fs(Arc::new(fs))
+        .with_clock(Arc::new(support::Quick::default()))
 }
 
 fn parent() -> Pid {

@@ -149,6 +149,41 @@ fn nobody_gives_way_to_the_dead() {
     assert_eq!(end(child).0.signal(), Some(9));
 }
 
+/// Two that pass each other over: the one that commits first is not overwritten by the other, which starts over.
+#[test]
+fn a_rival_that_was_passed_over_in_turn_starts_over() {
+    let case = |step, side| Case {
+        change: Change::Claim(Before::Vacant),
+        step,
+        side,
+        options: &[],
+    };
+    let scene = Scene::set(case(0, ""));
+    let [lower, higher] = [3, 4].map(|number| format!(".x.lease.ballot-{number}"));
+
+    let mut first = scene.worker(&["--do", "claim", "--fault", "stop-after:4"]);
+    let first = first.stderr(Stdio::piped()).spawn().expect("the worker starts");
+    assert!(stops(&first));
+    assert!(support::names(scene.dir()).contains(&lower));
+
+    // It outlasts the first, takes the next number and is about to rename.
+    let late = scene.start(case(12, "before"), "stop");
+    assert!(stops(&late));
+    assert!(support::names(scene.dir()).contains(&higher));
+    assert_eq!(support::record(&scene.path), scene.before);
+
+    // The first outlasts the second, which has stopped.
+    let (status, said) = go_on(first);
+    assert!(status.success(), "{status}: {said}");
+    let lease = Claim::new(&scene.path).take().expect("the first has ended");
+    let (status, said) = go_on(late);
+    assert_eq!(status.code(), Some(2), "two hold the lease: {said}");
+    assert_eq!(lease.holder().verify(None).expect("it is held"), lease.epoch());
+    lease.release(None).expect("it is held");
+    scene.claim_and_release(case(0, ""));
+    scene.is_clean(case(0, ""));
+}
+
 /// Tries every step of every change, before and after it, until a change ends without having reached the step.
 fn each(changes: &[Change], options: &'static [&'static str], test: fn(&Scene, Case) -> bool) {
     let rows: Vec<(Change, &str)> = changes

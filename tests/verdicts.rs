@@ -134,7 +134,7 @@ fn record() -> impl Strategy<Value = RecordFacts> {
                 pidfd,
                 keeper: keeper.map(|start| KeeperFacts {
                     pid: Pid::new(4200).expect("a pid"),
-                    start,
+                    start: Some(start),
                 }),
                 ttl,
                 lock,
@@ -337,6 +337,8 @@ const SUPPORT: &[Forget] = &[
 fn random_facts_reach_every_reason() {
     let mut runner = TestRunner::deterministic();
     let mut left: Vec<Reason> = Reason::ALL.to_vec();
+    // What another host said is no fact.
+    left.retain(|reason| reason.word() != "asked");
     for _ in 0..20_000 {
         let facts = facts().new_tree(&mut runner).expect("facts").current();
         let reason = judge(&facts).reason;
@@ -349,7 +351,7 @@ fn random_facts_reach_every_reason() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Identity is boot, namespace, pid and start time, and host before boot.
     #[test]
@@ -400,7 +402,7 @@ proptest! {
             }
             Reason::KeeperRunning => {
                 let keeper = process.and_then(|p| p.keeper.as_deref());
-                let recorded = record.keeper.as_ref().map(|keeper| keeper.start);
+                let recorded = record.keeper.as_ref().and_then(|keeper| keeper.start);
                 is_placed_here(&facts) && keeper.is_some_and(|keeper| is_seen_running(keeper, recorded, None))
             }
             Reason::ServerAttested => {
@@ -446,7 +448,13 @@ proptest! {
     #[test]
     fn forgetting_kills_nobody(facts in facts()) {
         let before = judge(&facts).verdict;
+        let same_pidfd = |p: &ProcessFacts| p.pidfd.is_some() && p.pidfd == facts.record.pidfd;
+        let same_pidfd = facts.process.as_ref().is_some_and(same_pidfd);
         for (what, forget) in SUPPORT {
+            // An equal pidfs inode is what speaks against a start time that differs.
+            if *what == "process.pidfd" && same_pidfd {
+                continue;
+            }
             let mut less = facts.clone();
             forget(&mut less);
             let after = judge(&less);

@@ -21,7 +21,6 @@ A single look cannot tell a lapse: --take-lapsed needs a --wait longer than the 
 Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt · \
 64 usage, or no such process · 74 the filesystem failed · 75 the wait ran out";
 
-/// Take a lease, and print the token that names the claim
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -55,6 +54,9 @@ pub(crate) struct Admission {
     /// Take the lease although the last owner's action may or may not have happened
     #[arg(long)]
     accept_in_doubt: bool,
+    /// Take an owner of another host or container for past: this volume has one writer at a time, as a pod's own disk
+    #[arg(long)]
+    sole_writer: bool,
     /// End with 5 when another claim is just under way, instead of outlasting it
     #[arg(long)]
     give_way: bool,
@@ -75,6 +77,7 @@ impl Admission {
             .take_lapsed(self.take_lapsed)
             .accept_in_doubt(self.accept_in_doubt)
             .give_way(self.give_way)
+            .sole_writer(self.sole_writer)
             .on_wait(move |judgement| {
                 text::complain(&format!("leasehold: waiting for {}", text::paragraph(judgement, &path)));
             })

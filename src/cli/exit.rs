@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use leasehold::{Error, Verdict};
+use leasehold::{Error, Reason, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -58,6 +58,8 @@ impl Exit {
 impl From<&Error> for Exit {
     fn from(error: &Error) -> Self {
         match error {
+            // A filesystem that fails is an error of its own kind.
+            Error::Refused(judgement) if judgement.reason == Reason::Unreadable => Self::Io,
             Error::Refused(judgement) => match judgement.verdict {
                 Verdict::Held => Self::HeldByAnother,
                 Verdict::Lapsed => Self::Lapsed,
@@ -66,7 +68,7 @@ impl From<&Error> for Exit {
             },
             Error::NotARecord { .. } => Self::Undetermined,
             Error::InDoubt(_) => Self::InDoubt,
-            Error::Lost { .. } => Self::Lost,
+            Error::Lost { .. } | Error::Expiring { .. } => Self::Lost,
             Error::GaveWay { .. } => Self::HeldByAnother,
             Error::TimedOut { .. } | Error::BudgetSpent { .. } | Error::Contended { .. } => Self::TimedOut,
             Error::Invalid { .. } => Self::Usage,

@@ -50,7 +50,6 @@ checks the epoch itself.
 
 Exit: 0 current, and the epoch is printed · 2 not a record · 6 the token is not current, or too little of the ttl is left · 64 usage · 74 unreadable";
 
-/// Check before a write that the claim is still current, and print its epoch
 #[derive(clap::Args)]
 #[command(after_help = VERIFY)]
 pub(crate) struct VerifyArgs {
@@ -88,7 +87,6 @@ Nothing stops the owner when its ttl has run out and nobody renewed: check with 
 
 Exit: 0 renewed · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
 
-/// Renew a claim for another ttl
 #[derive(clap::Args)]
 #[command(after_help = RENEW)]
 pub(crate) struct RenewArgs {
@@ -109,7 +107,6 @@ The record stays, vacant, so that the next claim gets the next epoch.
 
 Exit: 0 released, or was already · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
 
-/// End a claim
 #[derive(clap::Args)]
 #[command(after_help = RELEASE)]
 pub(crate) struct ReleaseArgs {
@@ -133,7 +130,6 @@ The claim stays the same: same token, same epoch.
 
 Exit: 0 handed over · 2 not a record · 6 lost: the token is not current · 64 usage, no such process, or a keeper is recorded · 74 the filesystem failed";
 
-/// Name another process of this host as the owner of a claim
 #[derive(clap::Args)]
 #[command(after_help = HAND_OVER)]
 pub(crate) struct HandOverArgs {
@@ -160,7 +156,6 @@ With LEASEHOLD_PATH set, the record need not be named: leasehold note phase=serv
 
 Exit: 0 noted · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
 
-/// Set fields of the run state
 #[derive(clap::Args)]
 #[command(after_help = NOTE, override_usage = "leasehold note [OPTIONS] PATH KEY=VALUE…")]
 pub(crate) struct NoteArgs {

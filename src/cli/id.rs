@@ -14,7 +14,6 @@ Examples:
 
 Exit: 0 printed, also where a warning says that the identity is weak · 64 no such process";
 
-/// Print what this host and a process of it would write into a record
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

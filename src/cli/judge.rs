@@ -22,9 +22,8 @@ A line a path, tab separated: verdict, reason, host, pid, path; `-` for what is 
 Judging changes nothing on disk. Pid files and locks in which other programs name an owner are recognised, too.
 
 Exit with one path: 0 held · 1 dead · 2 undetermined · 3 free · 4 lapsed
-With several: 0 when all could be read, 74 otherwise";
+With several, or --stdin0: 0 when all could be read, 74 otherwise";
 
-/// Judge records: held, dead, lapsed, free, or undetermined with the reason
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -113,8 +112,9 @@ fn judge(args: &Args) -> Result<Exit, String> {
             break;
         }
     }
+    // A list that happens to have one path in it is a list.
     Ok(match (paths.len(), all_read) {
-        (1, _) => last,
+        (1, _) if !args.stdin0 => last,
         (_, true) => Exit::Done,
         (_, false) => Exit::Io,
     })

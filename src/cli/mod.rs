@@ -1,5 +1,7 @@
 //! The command: one file a verb, on the library's public API only.
 
+mod ask;
+mod breaking;
 mod claim;
 mod exit;
 mod holder;
@@ -51,24 +53,41 @@ struct Cli {
     verb: Verb,
 }
 
+// Deferred: only the options of the verb that is called are set up.
 #[derive(Subcommand)]
+#[command(defer = true)]
 enum Verb {
+    /// Take a lease, and print the token that names the claim
     Claim(claim::Args),
+    /// Judge records: held, dead, lapsed, free, or undetermined with the reason
     Judge(judge::Args),
     /// Judge every record in directories, and say what to do next
     Scan(scan::Args),
+    /// Print a record without judging it
     Show(show::Args),
+    /// Check before a write that the claim is still current, and print its epoch
     Verify(holder::VerifyArgs),
+    /// Renew a claim for another ttl
     Renew(holder::RenewArgs),
+    /// End a claim
     Release(holder::ReleaseArgs),
+    /// Name another process of this host as the owner of a claim
     HandOver(holder::HandOverArgs),
+    /// Set fields of the run state
     Note(holder::NoteArgs),
+    /// Run a command under a lease, and stop it before the lease can be lost
     Run(run::Args),
     /// End the owner of a record, if it is verified to be that very process of this host, and vacate the record
     Stop(stop::Args),
     /// Vacate the records whose owner was this host's and is dead
     Settle(settle::Args),
+    /// Print the path of the record that a key names
     Path(path::Args),
+    /// Ask the owner's host about a record that cannot be judged from here
+    Ask(ask::Args),
+    /// Break somebody's lease: an operator's decision, recorded as one
+    Break(breaking::Args),
+    /// Print what this host and a process of it would write into a record
     Id(id::Args),
 }
 
@@ -103,6 +122,8 @@ pub(crate) fn main() -> ExitCode {
         Verb::Stop(args) => stop::run(args),
         Verb::Settle(args) => settle::run(args),
         Verb::Path(args) => path::run(args),
+        Verb::Ask(args) => ask::run(args),
+        Verb::Break(args) => breaking::run(args),
         Verb::Id(args) => id::run(args),
     }
     .into()

@@ -33,10 +33,9 @@ Examples:
   leasehold path --dir run --key 'team/Name'     # run/team%2f%4eame.lease
   leasehold judge \"$(leasehold path --dir run --key \"thread $id\")\"
 
-Different texts always get different names, also where a filesystem folds case or normalises Unicode. Lower-case letters,
-digits, `-`, `_` and inner dots stand for themselves; long keys end in a digest.";
+Different texts always get different names, also where a filesystem folds case or normalises Unicode. Lower-case \
+letters, digits, `-`, `_` and inner dots stand for themselves; long keys end in a digest.";
 
-/// Print the path of the record that a key names
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -10,22 +10,25 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use super::text;
 
+const USAGE_LINES: &str = "\
+leasehold run [OPTIONS] PATH -- COMMAND [ARG]…
+       leasehold run [OPTIONS] --dir DIR --key TEXT -- COMMAND [ARG]…";
+
 const EXAMPLES: &str = "\
 Examples:
   leasehold run run/bridge.lease --set role=bridge -- ./bridge --port 4100
-  leasehold run --dir run --key \"thread $id\" --wait 10s -- sh -c './resume >> transcript.$LEASEHOLD_EPOCH'
+  leasehold run --dir run --key \"thread $id\" --wait 10s -- ./resume \"$id\"
 
-The command gets LEASEHOLD_PATH, LEASEHOLD_TOKEN and LEASEHOLD_EPOCH. When the lease cannot be kept, it gets SIGTERM, and
-SIGKILL before anybody else can take the lease. What that cannot do: bytes that the kernel had accepted may still reach
-the file server later. Write what must not mix to a file of its own epoch.
+The command gets LEASEHOLD_PATH, LEASEHOLD_TOKEN and LEASEHOLD_EPOCH. When the lease cannot be kept, it gets SIGTERM, \
+and SIGKILL before anybody else can take the lease. What that cannot do: bytes that the kernel had accepted may still \
+reach the file server later. Write what must not mix to a file of its own epoch.
 
-Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold's own:
-  102 undetermined · 104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 I/O · 175 wait or
-  budget ran out; or the one given with --conflict-exit-code. --status-file says which of the two it was.";
+Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold's own: 102 \
+undetermined · 104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 the filesystem failed · 175 \
+wait or budget ran out; or the one given with --conflict-exit-code. --status-file says which of the two it was.";
 
-/// Run a command under a lease, and stop it before the lease can be lost
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = "leasehold run [OPTIONS] PATH -- COMMAND [ARG]…\n       leasehold run [OPTIONS] --dir DIR --key TEXT -- COMMAND [ARG]…")]
+#[command(after_help = EXAMPLES, override_usage = USAGE_LINES)]
 pub(crate) struct Args {
     /// The record; a file of its own, in an existing directory
     #[arg(required_unless_present = "key", conflicts_with = "key")]
@@ -43,6 +46,10 @@ pub(crate) struct Args {
     /// What becomes of processes that the command leaves behind
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Left::End)]
     descendants: Left,
+    /// Run the command in a cgroup of its own: what it leaves behind is ended also when leasehold itself is killed, and
+    /// whatever its user is. Refuse with 174 where no cgroup can be made
+    #[arg(long)]
+    contain: bool,
     /// Refuse with 175 when it was started this often within the time on this host, as 5/30s
     #[arg(long, value_name = "STARTS/TIME", value_parser = budget)]
     budget: Option<(u32, Duration)>,
@@ -83,6 +90,10 @@ const OWN: u8 = 100;
 pub(crate) const USAGE: u8 = OWN + Exit::Usage as u8;
 
 pub(crate) fn run(args: Args) -> u8 {
+    if args.contain && matches!(args.descendants, Left::Leave) {
+        eprintln!("leasehold: --contain leaves nothing behind; choose --descendants end or wait");
+        return USAGE;
+    }
     let path = match args.path.map_or_else(|| args.key.path(), Ok) {
         Ok(path) => path,
         Err(exit) => return OWN + exit as u8,
@@ -101,6 +112,7 @@ pub(crate) fn run(args: Args) -> u8 {
     };
     let mut run = Run::new(claim, args.command)
         .ttl(args.ttl)
+        .contain(args.contain)
         .descendants(match args.descendants {
             Left::End => Descendants::End,
             Left::Wait => Descendants::Wait,
@@ -114,7 +126,15 @@ pub(crate) fn run(args: Args) -> u8 {
         outlived.write(&json!({ "by": "leasehold", "lost": true, "outlived": true }));
     });
     match run.run() {
-        Ok(report) => ended(&report, args.conflict_exit_code, &status),
+        Ok(report) => {
+            let code = ended(&report, args.conflict_exit_code, &status);
+            if let (true, Some(leasehold::Ending::Signal(signal)), None) =
+                (report.interrupted, report.ending, &report.lost)
+            {
+                leasehold::end_by_signal(signal);
+            }
+            code
+        }
         Err(error) => {
             text::complain(&text::error(&error, &path));
             let exit = Exit::from(&error);

@@ -17,7 +17,6 @@ Examples:
 
 Exit: 0 shown · 2 not a record, or no such field · 3 no record · 64 usage · 74 it cannot be read";
 
-/// Print a record without judging it
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -117,6 +117,8 @@ pub(crate) fn paragraph(judgement: &Judgement, path: &Path) -> String {
         .evidence
         .iter()
         .filter(|evidence| judgement.verdict != Verdict::Free && evidence.recorded != evidence.found)
+        // The process table was not asked, and "here -" would read as if it had an answer.
+        .filter(|evidence| evidence.found.is_some() || !["start ticks", "pidfs inode"].contains(&evidence.what))
     {
         let side = |value: &Option<String>| value.as_deref().map_or("-".into(), escape);
         row(

@@ -16,8 +16,10 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, kill, killpg, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::{ForkResult, Pid as RawPid, fork, getpgrp, getpid, setpgid, tcgetpgrp, tcsetpgrp};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{
+    ForkResult, Pid as RawPid, fork, getpgid, getpgrp, getpid, getppid, getsid, setpgid, tcgetpgrp, tcsetpgrp,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::time::{
@@ -116,19 +118,35 @@ impl Events {
         Ok(woken)
     }
 
-    /// Stops this process as the terminal asked, until the shell continues it.
-    pub fn stop_self(&self) {
+    /// Stops this process's job as the terminal would have, until the shell continues it.
+    pub fn stop_job(&self, signal: Signal) {
+        if signal == Signal::SIGSTOP {
+            // Sent by somebody, to one process.
+            let _ = kill(getpid(), signal);
+            return;
+        }
         let mut mask = SigSet::empty();
-        mask.add(Signal::SIGTSTP);
-        let _ = kill(getpid(), Signal::SIGTSTP);
+        mask.add(signal);
+        let _ = killpg(getpgrp(), signal);
         // It is delivered here, and this returns when the job is continued.
         let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&mask), None);
         let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&mask), None);
+    }
+
+    /// Passes the signal that ended the command on to the rest of this process's job, if it is one of a terminal's. It
+    /// stays blocked here.
+    pub fn interrupt_job(&self, signal: i32) -> bool {
+        let found = [Signal::SIGINT, Signal::SIGQUIT]
+            .into_iter()
+            .find(|known| *known as i32 == signal);
+        found.is_some_and(|signal| killpg(getpgrp(), signal).is_ok())
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
+        // They were the command's, which is gone.
+        while let Ok(Some(_)) = self.signals.read_signal() {}
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.old_mask), None);
     }
 }
@@ -172,7 +190,6 @@ impl Remote {
 pub(crate) struct Gate {
     child: Child,
     go: OwnedFd,
-    failed: File,
 }
 
 impl Gate {
@@ -182,17 +199,26 @@ impl Gate {
         let mut plan = Exec::new(words, path)?;
         let (go_read, go) = pipe_with(PipeFlags::CLOEXEC)?;
         let (failed, failed_write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let strangers = children().unwrap_or_default();
+        let strangers = strangers.into_iter().filter_map(Descendant::at).collect();
         let parent = getpid();
         // SAFETY: the child makes only async-signal-safe calls; all that it needs has been allocated before.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => {
+                // Where it is ignored, as some parents leave it, the kernel reaps, and tells nobody. The command has it as
+                // it was.
+                // SAFETY: sets a default disposition.
+                let _ = unsafe { nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) };
                 // Both sides do it, so that it is done whoever runs first; it fails once the child has exec'd.
                 let _ = setpgid(child, child);
                 let pid = Pid::new(child.as_raw().into()).expect("the kernel gives pids above 0");
                 Ok(Self {
-                    child: Child { pid },
+                    child: Child {
+                        pid,
+                        failed: failed.into(),
+                        strangers,
+                    },
                     go,
-                    failed: failed.into(),
                 })
             }
             ForkResult::Child => {
@@ -207,25 +233,16 @@ impl Gate {
         self.child.pid
     }
 
-    /// Lets it run its program, with `LEASEHOLD_TOKEN` and `LEASEHOLD_EPOCH`.
-    ///
-    /// # Errors
-    /// Why the program could not be run; the process has ended then.
-    pub fn open(mut self, token: Token, epoch: u64) -> io::Result<Child> {
+    /// Lets it run its program, with `LEASEHOLD_TOKEN` and `LEASEHOLD_EPOCH`. Does not wait for that: a program on a dead
+    /// mount may take for ever. [`Child::not_started`] tells when it has ended.
+    pub fn open(self, token: Token, epoch: u64) -> Child {
         let mut message = [0; MESSAGE];
         message[..TOKEN_BYTES].copy_from_slice(token.to_string().as_bytes());
         let epoch = epoch.to_string();
         message[TOKEN_BYTES..][..epoch.len()].copy_from_slice(epoch.as_bytes());
-        File::from(self.go).write_all(&message)?;
-        let mut errno = [0; 4];
-        match self.failed.read_exact(&mut errno) {
-            // Closed by exec.
-            Err(_) => Ok(self.child),
-            Ok(()) => {
-                self.child.reap();
-                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
-            }
-        }
+        // It fails only when somebody has killed the process, which is then noticed as any other end.
+        let _ = File::from(self.go).write_all(&message);
+        self.child
     }
 
     /// Ends it before it has run anything.
@@ -317,7 +334,7 @@ impl Exec {
         let _ = setpgid(RawPid::from_raw(0), RawPid::from_raw(0));
         // It belongs to the thread that forked; a parent that ended before this call is noticed by the next one.
         let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-        if nix::unistd::getppid() != parent {
+        if getppid() != parent {
             exit_now();
         }
         let mut message = [0; MESSAGE];
@@ -378,11 +395,22 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
+    /// Says why the program could not be run; closed by exec.
+    failed: File,
+    /// Children that the supervisor's process already had, from before it became the supervisor: none of the command's.
+    strangers: Vec<Descendant>,
 }
 
 impl Child {
     fn raw(&self) -> RawPid {
         RawPid::from_raw(self.pid.get())
+    }
+
+    /// Why the program could not be run, of a process that has ended.
+    pub fn not_started(&self) -> Option<io::Error> {
+        let mut errno = [0; 4];
+        (&self.failed).read_exact(&mut errno).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
     }
 
     /// Signals the process alone.
@@ -397,26 +425,24 @@ impl Child {
 
     /// What it is doing. A stop is told once.
     pub fn state(&self) -> State {
-        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        match waitid(Id::Pid(self.raw()), ended) {
-            Ok(WaitStatus::Exited(_, code)) => return State::Exited(code),
-            Ok(WaitStatus::Signaled(_, signal, _)) => return State::Killed(signal as i32),
-            _ => {}
+        match wait_for(Some(self.raw()), libc::WEXITED | libc::WNOWAIT) {
+            Some((_, libc::CLD_EXITED, code)) => return State::Exited(code),
+            Some((_, _, signal)) => return State::Killed(signal),
+            None => {}
         }
-        match waitid(Id::Pid(self.raw()), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
-            Ok(WaitStatus::Stopped(_, signal)) => State::Stopped(signal),
-            _ => State::Running,
+        let stopped = wait_for(Some(self.raw()), libc::WSTOPPED);
+        match stopped.and_then(|(_, _, signal)| Signal::try_from(signal).ok()) {
+            Some(signal) => State::Stopped(signal),
+            None => State::Running,
         }
     }
 
     /// Reaps processes that others left to us, while this one has not ended.
     pub fn reap_others(&self) {
-        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        while let Ok(status) = waitid(Id::All, ended) {
-            match status.pid() {
-                Some(pid) if pid != self.raw() => drop(waitpid(pid, None)),
-                _ => break,
-            }
+        while let Some((pid, ..)) = wait_for(None, libc::WEXITED | libc::WNOWAIT)
+            && pid != self.raw()
+        {
+            reap_if_ended(pid);
         }
     }
 
@@ -443,38 +469,46 @@ impl Child {
 
     /// The supervisor's children but for this one; `None` where the kernel keeps no such list.
     fn other_children(&self) -> Option<Vec<RawPid>> {
-        let mut pids = Vec::new();
-        for task in std::fs::read_dir("/proc/self/task").ok()? {
-            let list = std::fs::read_to_string(task.ok()?.path().join("children")).ok()?;
-            pids.extend(
-                list.split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse().ok())
-                    .map(RawPid::from_raw),
-            );
-        }
-        pids.retain(|pid| *pid != self.raw());
+        let mut pids = children()?;
+        pids.retain(|pid| {
+            *pid != self.raw()
+                && (self.strangers.is_empty()
+                    || Descendant::at(*pid).is_none_or(|child| !self.strangers.contains(&child)))
+        });
         Some(pids)
     }
 
-    /// The processes that descend from this one's supervisor, but for itself, with whom they are a child of: those of a
-    /// parent that has ended are the supervisor's own.
+    /// The processes that descend from this one's supervisor, but for itself: those of a parent that has ended are the
+    /// supervisor's own.
     pub fn descendants(&self) -> Vec<Descendant> {
-        let mut parents: HashMap<i32, Vec<Descendant>> = HashMap::new();
+        self.find(|_| true)
+    }
+
+    /// Those which do not belong to its group, so that nothing is signalled twice.
+    pub fn descendants_elsewhere(&self) -> Vec<Descendant> {
+        self.find(|stat| stat.group != self.pid.get())
+    }
+
+    fn find(&self, which: impl Fn(&super::ProcStat) -> bool) -> Vec<Descendant> {
+        let mut parents: HashMap<i32, Vec<(Descendant, bool)>> = HashMap::new();
         let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in numbers.filter_map(|entry| Pid::new(entry.file_name().to_str()?.parse().ok()?)) {
             if let Some(stat) = super::read_stat(pid) {
                 parents
                     .entry(stat.parent)
                     .or_default()
-                    .push(Descendant { pid, start: stat.start });
+                    .push((Descendant { pid, start: stat.start }, which(&stat)));
             }
         }
         let mut found = Vec::new();
         let mut queue = vec![getpid().as_raw()];
         while let Some(parent) = queue.pop() {
-            for child in parents.remove(&parent).unwrap_or_default() {
+            for (child, wanted) in parents.remove(&parent).unwrap_or_default() {
+                if self.strangers.contains(&child) {
+                    continue;
+                }
                 queue.push(child.pid.get());
-                if child.pid != self.pid {
+                if wanted && child.pid != self.pid {
                     found.push(child);
                 }
             }
@@ -483,8 +517,34 @@ impl Child {
     }
 }
 
+/// This process's children, of all its threads; `None` where the kernel keeps no such list.
+fn children() -> Option<Vec<RawPid>> {
+    let mut pids = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let list = std::fs::read_to_string(task.ok()?.path().join("children")).ok()?;
+        pids.extend(
+            list.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .map(RawPid::from_raw),
+        );
+    }
+    Some(pids)
+}
+
 fn reap_if_ended(pid: RawPid) {
     let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+}
+
+/// waitid(2) for one child, or any, without waiting: its pid, how it changed (CLD_…), and the exit code or signal as a
+/// number: the wrappers know no real-time signals.
+fn wait_for(pid: Option<RawPid>, what: libc::c_int) -> Option<(RawPid, libc::c_int, libc::c_int)> {
+    let (kind, id) = pid.map_or((libc::P_ALL, 0), |pid| (libc::P_PID, pid.as_raw().unsigned_abs()));
+    // SAFETY: all zero is a valid siginfo_t, which the call fills in; the fields read are those of SIGCHLD.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let found = libc::waitid(kind, id, &mut info, what | libc::WNOHANG) == 0 && info.si_pid() != 0;
+        found.then(|| (RawPid::from_raw(info.si_pid()), info.si_code, info.si_status()))
+    }
 }
 
 /// A process that the command left behind.
@@ -495,6 +555,15 @@ pub(crate) struct Descendant {
 }
 
 impl Descendant {
+    /// The process that has this pid now.
+    fn at(pid: RawPid) -> Option<Self> {
+        let pid = Pid::new(pid.as_raw().into())?;
+        Some(Self {
+            pid,
+            start: super::read_stat(pid)?.start,
+        })
+    }
+
     /// Signals it, if the pid is still its own.
     pub fn signal(self, signal: Signal) {
         let Some(signal) = rustix::process::Signal::from_named_raw(signal as i32) else {
@@ -540,6 +609,21 @@ impl Terminal {
     /// Whether this process's group, or the command's, is in the foreground.
     pub fn is_ours(&self, child: &Child) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == self.ours || group == child.raw())
+    }
+
+    /// Whether somebody outside this process's group, such as a shell, controls its job: otherwise (an orphaned group,
+    /// setpgid(2)) nothing of a terminal's stops it, and nobody would continue it.
+    pub fn is_controlled(&self) -> bool {
+        let session = getsid(None);
+        let mut parent = getppid();
+        while parent.as_raw() > 0 && getsid(Some(parent)) == session {
+            if getpgid(Some(parent)) != Ok(self.ours) {
+                return true;
+            }
+            let stat = Pid::new(parent.as_raw().into()).and_then(super::read_stat);
+            parent = RawPid::from_raw(stat.map_or(0, |stat| stat.parent));
+        }
+        false
     }
 
     /// Puts the command's group into the foreground, if ours is.

@@ -1,5 +1,7 @@
 //! Linux.
 
+#[path = "cgroup.rs"]
+pub(crate) mod cgroup;
 #[path = "child.rs"]
 pub(crate) mod child;
 
@@ -25,6 +27,9 @@ use crate::owner::Pid;
 
 /// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
 const PIDFS_MAGIC: i64 = 0x5049_4446;
+
+/// statfs(2) type of procfs.
+const PROC_MAGIC: i64 = 0x9fa0;
 
 /// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, AFS, 9p, FUSE (sshfs).
 const NETWORK_MAGIC: [u32; 9] = [
@@ -82,8 +87,12 @@ pub(super) fn namespace(kind: &str) -> Option<u64> {
 }
 
 pub(super) fn proc_is_own() -> Option<bool> {
-    let link = rustix::fs::readlink("/proc/self", Vec::new()).ok()?;
-    Some(link.to_str().ok()?.parse() == Ok(std::process::id()))
+    match rustix::fs::readlink("/proc/self", Vec::new()) {
+        Ok(link) => Some(link.to_str().ok()?.parse() == Ok(std::process::id())),
+        // It has no number for us: the /proc of a namespace inside this one, or beside it.
+        Err(Errno::NOENT) if rustix::fs::statfs("/proc").is_ok_and(|found| found.f_type == PROC_MAGIC) => Some(false),
+        Err(_) => None,
+    }
 }
 
 pub(super) fn since_boot() -> Duration {
@@ -93,6 +102,15 @@ pub(super) fn since_boot() -> Duration {
 
 pub(super) fn uid() -> Option<u32> {
     Some(rustix::process::getuid().as_raw())
+}
+
+pub(super) fn end_by_signal(signal: i32) {
+    use nix::sys::{resource, signal as signals};
+    // A core is the command's to dump.
+    let _ = resource::setrlimit(resource::Resource::RLIMIT_CORE, 0, 0);
+    if let Ok(signal) = signals::Signal::try_from(signal) {
+        let _ = signals::raise(signal);
+    }
 }
 
 pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {
@@ -166,6 +184,7 @@ fn leader_by_status(pid: Pid) -> Option<bool> {
 struct ProcStat {
     state: char,
     parent: i32,
+    group: i32,
     threads: u64,
     start: u64,
 }
@@ -186,11 +205,13 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcStat> {
     let mut fields = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let threads = fields.nth(15)?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let threads = fields.nth(14)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
     Some(ProcStat {
         state,
         parent,
+        group,
         threads,
         start,
     })
@@ -222,7 +243,7 @@ pub(super) fn born(start: u64) -> Option<i64> {
 }
 
 /// proc_locks(5): `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, the device in hex; a `->` marks one that waits.
-pub(super) fn is_locked(stat: &Stat) -> Option<bool> {
+pub(super) fn is_locked_here(stat: &Stat) -> Option<bool> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let file = format!(
         "{:02x}:{:02x}:{}",
@@ -416,6 +437,18 @@ pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
     file.write_all_at(bytes, offset)
 }
 
+pub(super) fn is_locked(file: &File) -> io::Result<bool> {
+    let mut asked = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as i16,
+        l_whence: nix::libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut asked))?;
+    Ok(i32::from(asked.l_type) != nix::libc::F_UNLCK)
+}
+
 pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
@@ -446,6 +479,7 @@ mod tests {
                 Some(ProcStat {
                     state: 'S',
                     parent: 1,
+                    group: 77,
                     threads: 3,
                     start: 181_470
                 }),

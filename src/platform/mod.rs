@@ -14,19 +14,19 @@ use crate::fs::Stat;
 use crate::mount::LockReach;
 use crate::owner::Pid;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod linux;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 use linux as os;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 mod other;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 use other as os;
 
 pub(crate) use os::ExitWatch;
-#[cfg(target_os = "linux")]
-pub(crate) use os::child;
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
+pub(crate) use os::{cgroup, child};
 
 /// 128 bits from the kernel's generator.
 pub(crate) fn random() -> u128 {
@@ -75,6 +75,11 @@ pub(crate) fn uid() -> Option<u32> {
     os::uid()
 }
 
+/// Ends this process by a signal, without a core; returns where that is not possible.
+pub(crate) fn end_by_signal(signal: i32) {
+    os::end_by_signal(signal);
+}
+
 /// Asks the process table about one pid of this namespace; with `pidfd` also for its pidfs inode.
 pub(crate) fn probe(pid: Pid, pidfd: bool) -> ProcessFacts {
     os::probe(pid, pidfd)
@@ -82,7 +87,12 @@ pub(crate) fn probe(pid: Pid, pidfd: bool) -> ProcessFacts {
 
 /// The beginning of a process's command line, for people only.
 pub(crate) fn command_line(pid: Pid) -> Option<String> {
-    os::command_line(pid).map(|line| line.chars().take(256).collect())
+    os::command_line(pid).map(|line| shown(&line))
+}
+
+/// As much of a command line as a record keeps.
+pub(crate) fn shown(line: &str) -> String {
+    line.chars().take(256).collect()
 }
 
 /// The name of a process, for people only, where it has no command line.
@@ -97,8 +107,8 @@ pub(crate) fn born(start: u64) -> Option<i64> {
 }
 
 /// Whether some process of this host has a file locked, by flock(2) or fcntl(2); no lock is taken to find out.
-pub(crate) fn is_locked(stat: &Stat) -> Option<bool> {
-    os::is_locked(stat)
+pub(crate) fn is_locked_here(stat: &Stat) -> Option<bool> {
+    os::is_locked_here(stat)
 }
 
 /// Whether a process sees the same mounts as this one, so that a path means the same to both.
@@ -155,6 +165,12 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
 /// Writes all bytes at an offset.
 pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     os::write_at(file, bytes, offset)
+}
+
+/// Whether another open file description holds a lock on any part of the file (F_OFD_GETLK, fcntl(2)). On a local
+/// filesystem flock(2) locks are not seen this way.
+pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
+    os::is_locked(file)
 }
 
 /// Creates a symbolic link that holds `target`.

@@ -1,4 +1,4 @@
-//! Every system but Linux: what the standard library can do. Boot ids, namespaces and start times are not read here yet,
+//! Every system but Linux: what the standard library can do. `--cfg leasehold_portable` builds it on Linux. Boot ids, namespaces and start times are not read here yet,
 //! so records of such a host are `undetermined/no-boot` everywhere, and a process cannot be named as an owner.
 
 use std::ffi::OsString;
@@ -47,6 +47,8 @@ pub(super) fn uid() -> Option<u32> {
     None
 }
 
+pub(super) fn end_by_signal(_signal: i32) {}
+
 pub(super) fn probe(_pid: Pid, _pidfd: bool) -> ProcessFacts {
     ProcessFacts::default()
 }
@@ -63,7 +65,7 @@ pub(super) fn born(_start: u64) -> Option<i64> {
     None
 }
 
-pub(super) fn is_locked(_stat: &Stat) -> Option<bool> {
+pub(super) fn is_locked_here(_stat: &Stat) -> Option<bool> {
     None
 }
 
@@ -165,6 +167,10 @@ pub(super) fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result
 }
 
 /// Ballots are files where links need a privilege.
+pub(super) fn is_locked(_file: &File) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -50,6 +50,7 @@ fn what_is_a_record_is_told_by_content_and_only_then_by_name() {
     dir.put(".any-name.t-0123456789abcdef0123456789abcdef", &record);
     dir.link(".any-name.ballot-8", ".any-name.t-0123456789abcdef0123456789abcdef");
     dir.put(".nfs0000000001", &record);
+    dir.put("any-name.broken-2", &record);
     std::fs::create_dir(dir.file("sub.lease")).unwrap();
     dir.put("sub.lease/below", &ended);
     dir.link("loop", ".");
@@ -89,7 +90,7 @@ fn columns_counts_and_what_to_do_next() {
     );
     dir.put("b.lease", &with(foreign(pid), &[("role", "bridge")]));
     let mut gone = with(record_of(pid), &[("role", "worker"), ("intent", "push")]);
-    gone.owner.start = Some(1);
+    (gone.owner.start, gone.owner.pidfd) = (Some(1), None);
     dir.put("c.lease", &gone);
     let place = |name: &str| dir.file(name).display().to_string();
 
@@ -434,6 +435,9 @@ impl Fs for Meeting {
     }
     fn sync(&self, _: &File) -> io::Result<()> {
         panic!("a scan syncs")
+    }
+    fn is_locked(&self, file: &File) -> io::Result<bool> {
+        Disk.is_locked(file)
     }
     fn lock(&self, _: &File) -> io::Result<()> {
         panic!("a scan locks")

@@ -68,6 +68,7 @@ fn anything_but_a_process_that_runs_here_is_refused() {
     let pid = bystander.pid();
     let mut reused = record_of(pid);
     reused.owner.start = reused.owner.start.map(|start| start - 1);
+    reused.owner.pidfd = None;
     let mut ended = record_of(pid);
     ended.owner.ended = Some("2026-01-02T03:04:05Z".into());
     let mut kept = reused.clone();

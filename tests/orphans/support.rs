@@ -249,6 +249,7 @@ pub fn record(process: &Process) -> Record {
             cmd: None,
             binds: None,
             adopted: None,
+            policy: None,
             ended: None,
             extra: Default::default(),
         },

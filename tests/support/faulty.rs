@@ -2,46 +2,18 @@
 
 #![allow(dead_code, reason = "each of the programs that include this file uses a part of it")]
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use leasehold::fs::{Disk, Fs, Stat};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The calls of [`Fs`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    Stat,
-    StatFile,
-    Open,
-    Read,
-    Create,
-    Write,
-    Sync,
-    Lock,
-    Symlink,
-    ReadLink,
-    Link,
-    Rename,
-    Unlink,
-    List,
-}
-
-impl Call {
-    /// Whether it changes something on disk. Between two calls that do not, a crash leaves the same files.
-    pub fn changes(self) -> bool {
-        matches!(
-            self,
-            Self::Create | Self::Write | Self::Sync | Self::Symlink | Self::Link | Self::Rename | Self::Unlink
-        )
-    }
-}
+#[path = "stand_in.rs"]
+mod stand_in;
+pub use stand_in::Call;
+use stand_in::stand_in;
 
 /// What happens at the chosen call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +57,8 @@ pub struct Faulty {
     pub lasting: bool,
     /// After the chosen call nothing can be read any more.
     pub blinding: bool,
+    /// Nothing waits for the disk.
+    pub unsynced: bool,
     /// Done before each counted call.
     pub meanwhile: Meanwhile,
     pub fault: Option<Fault>,
@@ -103,6 +77,7 @@ impl Faulty {
             at,
             lasting: false,
             blinding: false,
+            unsynced: false,
             meanwhile: Meanwhile(Box::new(|_| {})),
             fault,
             counted,
@@ -170,64 +145,4 @@ impl Faulty {
     }
 }
 
-impl Fs for Faulty {
-    fn stat(&self, path: &Path) -> io::Result<Stat> {
-        self.pass(Call::Stat, || Disk.stat(path))
-    }
-
-    fn stat_file(&self, file: &File) -> io::Result<Stat> {
-        self.pass(Call::StatFile, || Disk.stat_file(file))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<File> {
-        self.pass(Call::Open, || Disk.open(path))
-    }
-
-    fn reopen(&self, path: &Path) -> io::Result<File> {
-        self.pass(Call::Open, || Disk.reopen(path))
-    }
-
-    fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>> {
-        self.pass(Call::Read, || Disk.read(file, limit))
-    }
-
-    fn create(&self, path: &Path, like: Option<&Stat>) -> io::Result<File> {
-        self.pass(Call::Create, || Disk.create(path, like))
-    }
-
-    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.pass(Call::Write, || Disk.write_at(file, bytes, offset))
-    }
-
-    fn sync(&self, file: &File) -> io::Result<()> {
-        self.pass(Call::Sync, || Disk.sync(file))
-    }
-
-    fn lock(&self, file: &File) -> io::Result<()> {
-        self.pass(Call::Lock, || Disk.lock(file))
-    }
-
-    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
-        self.pass(Call::Symlink, || Disk.symlink(target, link))
-    }
-
-    fn read_link(&self, link: &Path) -> io::Result<OsString> {
-        self.pass(Call::ReadLink, || Disk.read_link(link))
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.pass(Call::Link, || Disk.link(from, to))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.pass(Call::Rename, || Disk.rename(from, to))
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.pass(Call::Unlink, || Disk.unlink(path))
-    }
-
-    fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>> {
-        self.pass(Call::List, || Disk.list(dir, limit))
-    }
-}
+stand_in!(Faulty);

@@ -10,7 +10,12 @@ use leasehold::Record;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+mod answers;
 pub mod faulty;
+pub mod host;
+
+#[allow(unused_imports, reason = "as above")]
+pub use answers::*;
 
 /// The worker, `examples/contend.rs`, on this record. Log and side file lie elsewhere, so that the record's directory
 /// holds nothing but what Leasehold puts there.

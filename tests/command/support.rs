@@ -1,0 +1,510 @@
+//! Running the command as a user does, and looking at what it did to a directory.
+// Each of the test targets uses a part of it.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+use serde_json::Value;
+
+/// The command under test.
+pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// Beyond this a command hangs, whatever else runs on the machine.
+const HANGS: Duration = Duration::from_secs(100);
+
+/// One call of the command, in the making.
+pub struct Run {
+    command: Command,
+    input: Vec<u8>,
+}
+
+impl Run {
+    pub fn new(verb: &str) -> Self {
+        let mut run = Self::program(LEASEHOLD);
+        run.command.arg(verb);
+        run
+    }
+
+    /// Another program, in the same clean environment.
+    pub fn program(program: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(program);
+        for name in ["LEASEHOLD_TOKEN", "LEASEHOLD_PATH", "LEASEHOLD_HOST_ID"] {
+            command.env_remove(name);
+        }
+        command.env("LEASEHOLD", LEASEHOLD);
+        Self {
+            command,
+            input: Vec::new(),
+        }
+    }
+
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// The directory to run in.
+    pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// What stands on standard input.
+    pub fn input(mut self, input: impl AsRef<[u8]>) -> Self {
+        self.input = input.as_ref().to_vec();
+        self
+    }
+
+    /// Where standard output goes, instead of to the test.
+    pub fn stdout(mut self, to: impl Into<Stdio>) -> Done {
+        self.command.stdout(to);
+        self.start_with(None).end()
+    }
+
+    /// Where standard error goes, instead of to the test.
+    pub fn stderr(mut self, to: impl Into<Stdio>) -> Done {
+        self.command.stderr(to);
+        self.command.stdout(Stdio::null());
+        self.start_with(Some(())).end()
+    }
+
+    pub fn start(mut self) -> Running {
+        self.command.stdout(Stdio::piped());
+        self.start_with(None)
+    }
+
+    fn start_with(mut self, stderr_given: Option<()>) -> Running {
+        self.command.stdin(Stdio::piped());
+        if stderr_given.is_none() {
+            self.command.stderr(Stdio::piped());
+        }
+        let began = Instant::now();
+        let mut child = self.command.spawn().expect("the command starts");
+        // It may end before it has read everything, or anything.
+        let _ = child.stdin.take().expect("a pipe").write_all(&self.input);
+        Running {
+            what: format!("{:?}", self.command),
+            stdout: child.stdout.take().map(reader),
+            stderr: child.stderr.take().map(BufReader::new),
+            said: String::new(),
+            child,
+            began,
+        }
+    }
+
+    pub fn done(self) -> Done {
+        self.start().end()
+    }
+
+    /// Runs it; it has to end with this code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Done {
+        let done = self.done();
+        done.expect_code(code);
+        done
+    }
+
+    /// Runs it; it has to succeed and say nothing on stderr. Its stdout.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        let done = self.exits(0);
+        assert_eq!(done.stderr, "", "{} succeeds silently", done.what);
+        done.stdout
+    }
+
+    /// The same, for output that is one JSON value.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).expect("JSON")
+    }
+}
+
+fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// A call that has not ended yet.
+pub struct Running {
+    what: String,
+    child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<BufReader<std::process::ChildStderr>>,
+    said: String,
+    began: Instant,
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line on stderr that holds this.
+    pub fn says(&mut self, text: &str) {
+        let stderr = self.stderr.as_mut().expect("stderr is read here");
+        loop {
+            let before = self.said.len();
+            let length = stderr.read_line(&mut self.said).expect("stderr");
+            assert!(length > 0, "{}: `{text}` was not said, but {}", self.what, self.said);
+            if self.said[before..].contains(text) {
+                return;
+            }
+        }
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("a signal to the own child");
+    }
+
+    pub fn has_ended(&self) -> bool {
+        await_exit(&self.child, Duration::ZERO)
+    }
+
+    /// Waits for the end.
+    pub fn end(mut self) -> Done {
+        let stderr = self.stderr.take().map(reader);
+        if !await_exit(&self.child, HANGS) {
+            let _ = self.child.kill();
+            panic!("{} hangs", self.what);
+        }
+        let took = self.began.elapsed();
+        let status = self.child.wait().expect("the child's end");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the output is UTF-8");
+        let joined = |reader: Option<JoinHandle<Vec<u8>>>| {
+            reader.map_or_else(Vec::new, |reader| reader.join().expect("what was read"))
+        };
+        Done {
+            what: self.what,
+            status,
+            stdout: text(joined(self.stdout.take())),
+            stderr: self.said + &text(joined(stderr)),
+            took,
+        }
+    }
+}
+
+/// Waits until a child has ended, for at most this long; whether it has.
+fn await_exit(child: &Child, at_most: Duration) -> bool {
+    let pidfd = pidfd_open(rustix::process::Pid::from_child(child), PidfdFlags::empty()).expect("a pidfd of the child");
+    let at_most = Timespec::try_from(at_most).expect("a short time");
+    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&at_most))).expect("poll") == 1
+}
+
+/// A call that has ended.
+pub struct Done {
+    pub what: String,
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    pub took: Duration,
+}
+
+impl Done {
+    #[track_caller]
+    pub fn expect_code(&self, code: i32) -> &Self {
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{}: {}\n{}{}",
+            self.what,
+            self.status,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// All of these stand on stderr.
+    #[track_caller]
+    pub fn says(&self, texts: &[&str]) -> &Self {
+        for text in texts {
+            assert!(
+                self.stderr.contains(text),
+                "{}: no `{text}` in\n{}",
+                self.what,
+                self.stderr
+            );
+        }
+        self
+    }
+
+    /// Nothing stands on stdout.
+    #[track_caller]
+    pub fn prints_nothing(&self) -> &Self {
+        assert_eq!(self.stdout, "", "{}", self.what);
+        self
+    }
+
+    pub fn signal(&self) -> Option<i32> {
+        self.status.signal()
+    }
+
+    /// What stands on stdout, as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.stdout))
+    }
+}
+
+/// A process of this host that can hold a lease; it ends with the test.
+pub struct Owner(Child);
+
+impl Owner {
+    pub fn start() -> Self {
+        let child = Command::new("sleep").arg("600").spawn();
+        Self(child.expect("sleep(1)"))
+    }
+
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// Ends it for good: reaped, so that its pid names nothing.
+    pub fn end(mut self) {
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The pid of a process that has ended and been reaped.
+pub fn ended_pid() -> String {
+    let owner = Owner::start();
+    let pid = owner.pid();
+    owner.end();
+    pid
+}
+
+/// A directory with a lease in it, and a process to hold it.
+pub struct Site {
+    pub dir: tempfile::TempDir,
+    pub path: PathBuf,
+    pub owner: Owner,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        Self {
+            path: dir.path().join("x.lease"),
+            owner: Owner::start(),
+            dir,
+        }
+    }
+
+    /// The claim of the site's own process, ready for options.
+    pub fn claim(&self) -> Run {
+        Run::new("claim").arg(&self.path).args(["--owner", &self.owner.pid()])
+    }
+
+    /// Claims, and gives the token.
+    #[track_caller]
+    pub fn claimed(&self) -> String {
+        self.claim().ok().trim_end().to_owned()
+    }
+
+    /// A verb on the record.
+    pub fn run(&self, verb: &str) -> Run {
+        Run::new(verb).arg(&self.path)
+    }
+
+    /// A holder's verb, with the token.
+    pub fn holder(&self, verb: &str, token: &str) -> Run {
+        self.run(verb).args(["--token", token])
+    }
+
+    /// A field, as `show` prints it.
+    #[track_caller]
+    pub fn field(&self, name: &str) -> String {
+        self.run("show").args(["--field", name]).ok().trim_end().to_owned()
+    }
+
+    /// Judges: exit code, verdict and reason.
+    #[track_caller]
+    pub fn is(&self, code: i32, verdict: &str, reason: &str) {
+        let done = self.run("judge").exits(code);
+        assert!(
+            done.stdout.starts_with(&format!("{verdict}\t{reason}\t")),
+            "{} is {verdict}/{reason}, not {}",
+            self.path.display(),
+            done.stdout
+        );
+    }
+
+    /// Rewrites keys of the owner line, as another host or a fault would leave them; `null` removes one.
+    pub fn forge(&self, changes: &[(&str, Value)]) {
+        forge(&self.path, changes);
+    }
+
+    /// Makes the record another host's.
+    pub fn make_foreign(&self) {
+        self.forge(&FOREIGN.map(|(key, value)| (key, value.into())));
+    }
+
+    /// The names beside the record; a claim leaves only the record.
+    pub fn names(&self) -> Vec<OsString> {
+        names(self.dir.path())
+    }
+}
+
+pub const FOREIGN: [(&str, &str); 3] = [
+    ("host", "login-b"),
+    ("machine", "ffffffffffffffffffffffffffffffff"),
+    ("boot", "00000000-0000-4000-8000-000000000000"),
+];
+
+pub fn forge(path: &Path, changes: &[(&str, Value)]) {
+    let text = std::fs::read_to_string(path).expect("a record");
+    let (first, rest) = text.split_once('\n').expect("lines");
+    let mut owner: serde_json::Map<String, Value> = serde_json::from_str(first).expect("an owner line");
+    for (key, value) in changes {
+        match value {
+            Value::Null => owner.shift_remove(*key),
+            value => owner.insert((*key).into(), value.clone()),
+        };
+    }
+    std::fs::write(path, format!("{}\n{rest}", Value::from(owner))).expect("write the record");
+}
+
+pub fn names(dir: &Path) -> Vec<OsString> {
+    let mut names: Vec<OsString> = std::fs::read_dir(dir)
+        .expect("list")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Everything that a change of a file would show in, except when it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Look {
+    inode: u64,
+    mode: u32,
+    links: u64,
+    size: u64,
+    mtime: (i64, i64),
+    ctime: (i64, i64),
+    content: Vec<u8>,
+}
+
+/// Looks at a directory and all that is in it, without opening anything but small regular files.
+pub fn snapshot(dir: &Path) -> BTreeMap<OsString, Look> {
+    let mut looks = BTreeMap::from([(OsString::from("."), look(dir))]);
+    for name in names(dir) {
+        let path = dir.join(&name);
+        looks.insert(name, look(&path));
+    }
+    looks
+}
+
+fn look(path: &Path) -> Look {
+    let found = path.symlink_metadata().expect("stat");
+    let content = if found.is_symlink() {
+        path.read_link().expect("a link").into_os_string().into_encoded_bytes()
+    } else if found.is_file() && found.size() < 1 << 20 {
+        std::fs::read(path).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    Look {
+        inode: found.ino(),
+        mode: found.mode(),
+        links: found.nlink(),
+        size: found.size(),
+        mtime: (found.mtime(), found.mtime_nsec()),
+        ctime: (found.ctime(), found.ctime_nsec()),
+        content,
+    }
+}
+
+pub fn is_root() -> bool {
+    rustix::process::getuid().is_root()
+}
+
+/// A user without privileges: nobody when the tests run as root, else the tests' own.
+pub struct Unprivileged {
+    /// A directory that this user may write to.
+    pub dir: tempfile::TempDir,
+    /// The build directory may be closed to others.
+    bin: tempfile::TempDir,
+}
+
+impl Unprivileged {
+    pub fn new() -> Self {
+        let open = || {
+            let dir = tempfile::tempdir().expect("a directory");
+            chmod(dir.path(), 0o777);
+            dir
+        };
+        let (dir, bin) = (open(), open());
+        std::fs::copy(LEASEHOLD, bin.path().join("leasehold")).expect("a copy of the command");
+        Self { dir, bin }
+    }
+
+    pub fn run(&self, verb: &str) -> Run {
+        let leasehold = self.bin.path().join("leasehold");
+        if !is_root() {
+            return Run::program(leasehold).arg(verb);
+        }
+        Run::program("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .arg(leasehold)
+            .arg(verb)
+    }
+}
+
+pub fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
+}
+
+/// The id of a thread of this process that is not its leader; it stays for as long as the process.
+pub fn thread_id() -> String {
+    let (told, thread) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let link = std::fs::read_link("/proc/thread-self").expect("/proc");
+        told.send(link).expect("the test listens");
+        loop {
+            std::thread::park();
+        }
+    });
+    let link = thread.recv().expect("a thread");
+    link.file_name()
+        .expect("PID/task/TID")
+        .to_str()
+        .expect("a number")
+        .to_owned()
+}

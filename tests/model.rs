@@ -1,0 +1,313 @@
+//! The ballot protocol, searched exhaustively within bounds: every order of every call of a few contenders.
+//!
+//! `LEASEHOLD_MODEL_DEPTH=1` gives each contender one more try than usual, and so on. That takes hours and tens of gigabytes.
+
+#[path = "model/world.rs"]
+mod world;
+
+use std::fmt::Write as _;
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
+use world::{DISARMED, Event, FORWARD, Fault, NO_WEDGE, ONE_HOLDER, Protocol, Setup, World, tell};
+
+/// Searches all that can happen. Every rule that was broken, and how; and how many states there were.
+fn search(setup: Setup, until: HasDiscoveries) -> (Vec<(&'static str, String)>, usize) {
+    let checker = Protocol::new(setup)
+        .checker()
+        .threads(2)
+        .finish_when(until)
+        .spawn_bfs()
+        .join();
+    let found = checker.discoveries();
+    let mut broken = Vec::new();
+    for property in checker.model().properties() {
+        match (&property.expectation, found.get(property.name)) {
+            (Expectation::Always, Some(path)) => broken.push((property.name, trace(path.clone()))),
+            (Expectation::Sometimes, None) => broken.push((property.name, "never seen".to_owned())),
+            _ => {}
+        }
+    }
+    (broken, checker.unique_state_count())
+}
+
+fn trace(path: Path<World, Event>) -> String {
+    let mut text = String::new();
+    for (world, event) in path.into_vec() {
+        if let Some(event) = event {
+            writeln!(text, "  {}", tell(&world, &event)).expect("a String takes all");
+        }
+    }
+    text
+}
+
+/// Nothing breaks a rule, in at least so many states: fewer would be another model than the one that was looked at.
+fn holds(mut setup: Setup, least: usize) {
+    let depth = std::env::var("LEASEHOLD_MODEL_DEPTH").ok();
+    let more: u8 = depth.map_or(0, |depth| {
+        depth.parse().expect("LEASEHOLD_MODEL_DEPTH is a small number")
+    });
+    setup.tries.iter_mut().for_each(|tries| *tries += more);
+    let shown = format!("{setup:?}");
+    let (broken, states) = search(setup, HasDiscoveries::AnyFailures);
+    if let Some((rule, trace)) = broken.first() {
+        panic!("broken: {rule}\n{trace}{shown}");
+    }
+    assert!(states >= least, "only {states} states: {shown}");
+}
+
+/// The checker finds what a fault leads to: one of these rules is broken.
+fn finds(fault: Fault, setup: Setup, rules: &[&'static str]) {
+    let fault = Some(fault);
+    breaks(Setup { fault, ..setup }, rules);
+}
+
+fn breaks(setup: Setup, rules: &[&'static str]) {
+    let shown = format!("{setup:?}");
+    let (broken, states) = search(setup, HasDiscoveries::AnyOf(rules.iter().copied().collect()));
+    eprintln!(
+        "FOUND {states} {:?}",
+        broken.iter().map(|b| (b.0, b.1.lines().count())).collect::<Vec<_>>()
+    );
+    let caught = broken.iter().any(|(rule, _)| rules.contains(rule));
+    assert!(caught, "unnoticed in {states} states: {broken:?}\n{shown}");
+}
+
+#[test]
+fn two_contenders() {
+    holds(Setup::of(2, 3), 2_000_000);
+}
+
+#[test]
+fn three_contenders() {
+    let tries = vec![2, 1, 1];
+    holds(
+        Setup {
+            stale: false,
+            tries,
+            ..Setup::of(3, 1)
+        },
+        100_000,
+    );
+}
+
+#[test]
+fn calls_that_are_lost_repeated_late_or_failed() {
+    holds(
+        Setup {
+            mishaps: 1,
+            ..Setup::of(2, 2)
+        },
+        500_000,
+    );
+    let tries = vec![2, 1];
+    holds(
+        Setup {
+            mishaps: 2,
+            tries,
+            ..Setup::of(2, 2)
+        },
+        150_000,
+    );
+}
+
+#[test]
+fn leftovers_are_swept_at_any_time() {
+    let tries = vec![2, 1];
+    holds(
+        Setup {
+            sweep: true,
+            give_way: true,
+            mishaps: 1,
+            tries,
+            ..Setup::of(2, 2)
+        },
+        100_000,
+    );
+    holds(
+        Setup {
+            sweep: true,
+            give_way: true,
+            ..Setup::of(2, 2)
+        },
+        100_000,
+    );
+}
+
+#[test]
+fn without_symlinks() {
+    let tries = vec![2, 1];
+    holds(
+        Setup {
+            symlinks: false,
+            mishaps: 1,
+            tries,
+            ..Setup::of(2, 2)
+        },
+        50_000,
+    );
+    holds(
+        Setup {
+            symlinks: false,
+            sweep: true,
+            give_way: true,
+            ..Setup::of(2, 2)
+        },
+        200_000,
+    );
+}
+
+#[test]
+fn without_hard_links() {
+    let tries = vec![2, 1];
+    holds(
+        Setup {
+            links: false,
+            symlinks: false,
+            mishaps: 1,
+            tries,
+            ..Setup::of(2, 2)
+        },
+        40_000,
+    );
+    holds(
+        Setup {
+            links: false,
+            sweep: true,
+            ..Setup::of(2, 2)
+        },
+        40_000,
+    );
+}
+
+#[test]
+fn holders_change_their_records_and_lapse() {
+    let renewing = Setup {
+        changes: true,
+        tries: vec![3, 2],
+        ..Setup::of(2, 2)
+    };
+    holds(
+        Setup {
+            lapses: true,
+            ..renewing.clone()
+        },
+        500_000,
+    );
+    let tries = vec![2, 1];
+    holds(
+        Setup {
+            lapses: true,
+            mishaps: 1,
+            tries,
+            ..renewing
+        },
+        50_000,
+    );
+}
+
+#[test]
+fn holders_hand_over() {
+    holds(
+        Setup {
+            hand_over: true,
+            lapses: true,
+            ..Setup::of(2, 2)
+        },
+        50_000,
+    );
+    let tries = vec![2, 1, 1];
+    holds(
+        Setup {
+            hand_over: true,
+            stale: false,
+            tries,
+            ..Setup::of(3, 1)
+        },
+        70_000,
+    );
+}
+
+/// A supervisor renews while its child notes what it does.
+fn family() -> Setup {
+    Setup {
+        changes: true,
+        children: true,
+        stale: false,
+        tries: vec![2, 3],
+        ..Setup::of(2, 2)
+    }
+}
+
+#[test]
+fn children_change_the_record_of_their_holder() {
+    holds(family(), 250_000);
+    finds(Fault::OwnByNumber, family(), &[ONE_HOLDER]);
+}
+
+/// A holder's link succeeds: its record had been deleted, and is back. Taking the link away again by its name may hit a
+/// successor's record; a vacant record in its place does not.
+fn deleted() -> Setup {
+    Setup {
+        changes: true,
+        lapses: true,
+        stale: false,
+        crashes: false,
+        deletions: 1,
+        tries: vec![3, 1, 1],
+        ..Setup::of(3, 1)
+    }
+}
+
+#[test]
+fn a_record_that_came_back_is_vacated() {
+    holds(deleted(), 200_000);
+}
+
+#[test]
+fn a_record_that_came_back_must_not_be_deleted_again() {
+    finds(Fault::UnlinkResurrected, deleted(), &[ONE_HOLDER]);
+}
+
+/// Why the documentation says: while nobody uses the path.
+#[test]
+fn an_operator_must_not_delete_a_record_that_is_in_use() {
+    breaks(
+        Setup {
+            careless: true,
+            deletions: 1,
+            ..Setup::of(2, 2)
+        },
+        &[ONE_HOLDER],
+    );
+}
+
+#[test]
+fn faults_of_the_protocol_are_found() {
+    finds(Fault::NoDisarm, Setup::of(2, 2), &[DISARMED]);
+    finds(Fault::NoRecheck, Setup::of(2, 2), &[FORWARD]);
+    finds(Fault::StaleRecheck, Setup::of(2, 2), &[FORWARD]);
+    finds(
+        Fault::EarlyRemoval,
+        Setup {
+            sweep: true,
+            ..Setup::of(2, 3)
+        },
+        &[FORWARD, ONE_HOLDER],
+    );
+    finds(
+        Fault::DeleteVerb,
+        Setup {
+            lapses: true,
+            ..Setup::of(2, 2)
+        },
+        &[FORWARD],
+    );
+    finds(
+        Fault::EmptyStays,
+        Setup {
+            links: false,
+            ..Setup::of(2, 1)
+        },
+        &[NO_WEDGE],
+    );
+}

@@ -1,0 +1,1095 @@
+//! A directory, the contenders for the record `F` in it, and what can go wrong between them.
+//!
+//! Contenders drive the library's own [`Ballot`]. Each step is one call on the directory: it is made at once, or its
+//! reply is lost and it is made again, or it fails before, after or instead of being made, or it is made once more by a
+//! late duplicate. Between any two steps a contender may crash.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+
+use leasehold::Token;
+use leasehold::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
+use leasehold::names::TempId;
+use stateright::{Model, Property};
+
+/// A fault that is put into the model on purpose: the checker has to find what it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Rivals that were passed over keep their temp files.
+    NoDisarm,
+    /// `F` is not read again after the ballot was taken.
+    NoRecheck,
+    /// `F` is read again, from a cache.
+    StaleRecheck,
+    /// A ballot is removed as soon as it names no temp file, although `F` has not reached its number.
+    EarlyRemoval,
+    /// A release looks at `F` and deletes it.
+    DeleteVerb,
+    /// A holder whose link put back its deleted record takes the link away again, by name.
+    UnlinkResurrected,
+    /// A holder knows its record by token and number alone.
+    OwnByNumber,
+    /// An empty `F` is refused even where a ballot beside it says that a contender crashed while it created the record.
+    EmptyStays,
+}
+
+/// What is explored.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Contenders, each on a host of its own, and the temp files that each may write: its tries.
+    pub tries: Vec<u8>,
+    /// Calls that go wrong, in all.
+    pub mishaps: u8,
+    /// The filesystem has symbolic links.
+    pub symlinks: bool,
+    /// The filesystem has hard links.
+    pub links: bool,
+    /// Contenders crash, between any two calls.
+    pub crashes: bool,
+    /// First looks may see the version before the last.
+    pub stale: bool,
+    /// Living holders' leases may lapse.
+    pub lapses: bool,
+    /// Holders renew.
+    pub changes: bool,
+    /// Holders hand over.
+    pub hand_over: bool,
+    /// Other processes make changes with a holder's token too.
+    pub children: bool,
+    /// Claims may give way.
+    pub give_way: bool,
+    /// Leftovers are swept up at any time.
+    pub sweep: bool,
+    /// How often an operator deletes `F`, while nobody but its holder is at work on it.
+    pub deletions: u8,
+    /// … or while others are.
+    pub careless: bool,
+    pub fault: Option<Fault>,
+}
+
+impl Setup {
+    /// Claims and releases, all files, every call answered.
+    pub fn of(contenders: usize, tries: u8) -> Self {
+        Self {
+            tries: vec![tries; contenders],
+            mishaps: 0,
+            crashes: true,
+            symlinks: true,
+            links: true,
+            stale: true,
+            lapses: false,
+            changes: false,
+            hand_over: false,
+            children: false,
+            give_way: false,
+            sweep: false,
+            deletions: 0,
+            careless: false,
+            fault: None,
+        }
+    }
+}
+
+/// A process: a contender's slot, and how many ran there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Process {
+    slot: u8,
+    run: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    token: Token,
+    seq: u64,
+    epoch: u64,
+    owner: Process,
+    ended: bool,
+    /// Not on disk: the living holder that the writer was allowed to replace, since its lease had lapsed.
+    over: Option<Token>,
+}
+
+impl Record {
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            token: self.token,
+            seq: self.seq,
+            beat: 0,
+        }
+    }
+}
+
+/// What the name `F` stands for. Temp files are told apart by their names, so these serve as inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum File {
+    Absent,
+    Empty,
+    Record { inode: TempId, record: Record },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Slip {
+    /// Names its temp file.
+    Signed(TempId),
+    /// Where there are no symlinks: created by this process, not signed yet.
+    Blank(Process),
+}
+
+/// The calls that change the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Call {
+    Symlink {
+        number: u64,
+        temp: TempId,
+    },
+    CreateBallot {
+        number: u64,
+        slot: u8,
+        run: u8,
+    },
+    Sign {
+        number: u64,
+        temp: TempId,
+        slot: u8,
+        run: u8,
+    },
+    Unlink(TempId),
+    UnlinkAllBut(TempId),
+    UnlinkBallot(u64),
+    Link(TempId),
+    Create,
+    Rename(TempId),
+}
+
+/// What a process is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Job {
+    Claim,
+    Renew,
+    /// A holder's change by a process that is not the holder and has its token, as its child has.
+    Note {
+        token: Token,
+        epoch: u64,
+    },
+    HandOver(Process),
+    Release,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    job: Job,
+    token: Token,
+    ballot: Ballot,
+    action: Action,
+    /// The epoch of the claim; for a new one, above any that was seen.
+    epoch: u64,
+    /// The record as the next one is made from.
+    next: Option<Record>,
+    /// The file that was written last.
+    temp: Option<TempId>,
+    /// The file that the last second read found.
+    sight: Option<TempId>,
+    /// The lapsed claim of a living process that may be replaced.
+    over: Option<Token>,
+    /// `F` has been this change's record.
+    published: bool,
+    /// … and it was put where there was nothing.
+    linked: bool,
+    excused: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    Idle,
+    Busy(Box<Change>),
+    /// Believes that it holds the lease. `excused`: its lease has lapsed and was taken, or an operator deleted it.
+    Holding {
+        token: Token,
+        epoch: u64,
+        excused: bool,
+    },
+    /// Has stopped its work, and could not say so in the record.
+    Stopped {
+        token: Token,
+        epoch: u64,
+    },
+    /// About to delete `F` by name (only where that fault is asked for).
+    Deleting,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Contender {
+    run: u8,
+    written: u8,
+    /// Files were written by this run: its number must not be used again.
+    wrote: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    file: File,
+    /// The version before the last, for stale reads.
+    before: Option<File>,
+    temps: BTreeMap<TempId, Record>,
+    ballots: BTreeMap<u64, Slip>,
+    contenders: Vec<Contender>,
+    /// Calls under way that nobody waits for any more.
+    late: Vec<Call>,
+    mishaps: u8,
+    deletions: u8,
+    /// The highest that `F` has been; nothing once an operator has deleted it.
+    top: Option<(u64, u64)>,
+    deleted: bool,
+    /// Temp files that were disarmed and are still there: by a fault.
+    disarmed: BTreeSet<TempId>,
+    /// The first rule that was broken.
+    pub broken: Option<&'static str>,
+}
+
+/// How a step goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    Plain,
+    /// A read sees the version before the last.
+    Stale,
+    /// The call is made and its reply lost; it will be made again.
+    Resend,
+    /// … and its reply comes, but a duplicate is under way.
+    Duplicate,
+    /// The call is made and reported as failed.
+    FailsDone,
+    FailsUndone,
+    /// The call is reported as failed and is made later.
+    FailsLate,
+}
+
+const HOWS: [How; 7] = [
+    How::Plain,
+    How::Stale,
+    How::Resend,
+    How::Duplicate,
+    How::FailsDone,
+    How::FailsUndone,
+    How::FailsLate,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    Begin { slot: usize, job: Job, give_way: bool },
+    Step { slot: usize, how: How },
+    Crash { slot: usize },
+    SweepBallot(u64),
+    SweepTemp(TempId),
+    OperatorDeletes,
+    Late(usize),
+}
+
+pub const ONE_HOLDER: &str = "one holder at a time, unless its lease lapsed";
+pub const FORWARD: &str = "seq and epoch of the record only grow, and each claim has an epoch of its own";
+pub const TOLD_TRUE: &str = "who is told that it committed had its record in place";
+pub const DISARMED: &str = "what was disarmed is never published";
+pub const NO_TWIN: &str = "no replaced record keeps another name";
+pub const NO_ORPHAN: &str = "a claim that was not won leaves no record of its own in place";
+pub const NO_RETURN: &str = "a holder never puts a record back that was deleted, and goes on";
+pub const NO_WEDGE: &str = "when everybody has crashed, a new claim succeeds alone";
+
+const RULES: [&str; 6] = [FORWARD, TOLD_TRUE, DISARMED, NO_TWIN, NO_ORPHAN, NO_RETURN];
+
+pub struct Protocol {
+    pub setup: Setup,
+    /// Directories from which a lone claim is known to succeed.
+    ways_out: Mutex<HashSet<u64>>,
+}
+
+impl Protocol {
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            ways_out: Mutex::default(),
+        }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.setup.fault == Some(fault)
+    }
+
+    fn tries(&self, slot: usize) -> u8 {
+        self.setup.tries.get(slot).copied().unwrap_or(u8::MAX)
+    }
+
+    fn begin(&self, world: &mut World, slot: usize, job: Job, give_way: bool) -> Option<()> {
+        let contender = &mut world.contenders[slot];
+        let (token, epoch, excused) = match (&contender.phase, job) {
+            (Phase::Idle, Job::Claim) => {
+                let bits = (slot as u128) << 8 | u128::from(contender.written + 1);
+                (Token::from_bits(bits), 1, false)
+            }
+            (Phase::Holding { token, epoch, excused }, Job::Renew | Job::HandOver(_) | Job::Release) => {
+                (*token, *epoch, *excused)
+            }
+            (Phase::Idle, Job::Note { token, epoch }) => (token, epoch, false),
+            (Phase::Stopped { token, epoch }, Job::Release) => (*token, *epoch, true),
+            _ => return None,
+        };
+        let kind = match job {
+            Job::Claim => Kind::Claim,
+            _ => Kind::Holder,
+        };
+        let ballot = Ballot::new(kind, token, give_way);
+        contender.phase = Phase::Busy(Box::new(Change {
+            job,
+            token,
+            action: ballot.start(),
+            ballot,
+            epoch,
+            next: None,
+            temp: None,
+            sight: None,
+            over: None,
+            published: false,
+            linked: false,
+            excused,
+        }));
+        Some(())
+    }
+
+    /// One call of a contender, if it can go that way.
+    fn step(&self, world: &mut World, slot: usize, how: How) -> Option<()> {
+        let run = world.contenders[slot].run;
+        if world.contenders[slot].phase == Phase::Deleting {
+            (how == How::Plain).then(|| world.delete())?;
+            world.contenders[slot].phase = Phase::Idle;
+            return Some(());
+        }
+        let Phase::Busy(change) = world.contenders[slot].phase.clone() else {
+            return None;
+        };
+        let mut change = *change;
+        let own = Process { slot: slot as u8, run };
+        let call = match change.action {
+            Action::Take { number, temp } => Call::Symlink { number, temp },
+            Action::TakeFile { number } => Call::CreateBallot {
+                number,
+                slot: own.slot,
+                run,
+            },
+            Action::Sign { number, temp } => Call::Sign {
+                number,
+                temp,
+                slot: own.slot,
+                run,
+            },
+            Action::Disarm { temp } | Action::Withdraw { temp } => Call::Unlink(temp),
+            Action::DisarmAll { but } => Call::UnlinkAllBut(but),
+            Action::Untwin => match change.sight {
+                Some(inode) => Call::Unlink(inode),
+                None => unreachable!("a twin was seen"),
+            },
+            Action::Remove { number } => Call::UnlinkBallot(number),
+            Action::Link { temp } => Call::Link(temp),
+            Action::Create => Call::Create,
+            Action::Rename { temp } => Call::Rename(temp),
+            _ => {
+                let reply = match how {
+                    How::Plain | How::Stale => self.read(world, &mut change, own, how == How::Stale)?,
+                    How::FailsUndone if !matches!(change.action, Action::Pause { .. }) => {
+                        world.mishaps = world.mishaps.checked_sub(1)?;
+                        Reply::Failed
+                    }
+                    _ => return None,
+                };
+                self.deliver(world, slot, change, reply);
+                return Some(());
+            }
+        };
+        if matches!(change.action, Action::Disarm { .. } | Action::DisarmAll { .. }) && self.has(Fault::NoDisarm) {
+            if how != How::Plain {
+                return None;
+            }
+            match change.action {
+                Action::Disarm { temp } => world.disarmed.extend(world.temps.contains_key(&temp).then_some(temp)),
+                Action::DisarmAll { but } => world.disarmed.extend(world.temps.keys().filter(|temp| **temp != but)),
+                _ => unreachable!("matched above"),
+            }
+            self.deliver(world, slot, change, Reply::Done);
+            return Some(());
+        }
+        if how != How::Plain {
+            world.mishaps = world.mishaps.checked_sub(1)?;
+        }
+        let reply = match how {
+            How::Plain => self.execute(world, call),
+            How::Stale => return None,
+            How::Resend => {
+                // Made twice, an unlink is one.
+                let twice = matches!(
+                    call,
+                    Call::Symlink { .. } | Call::CreateBallot { .. } | Call::Link(_) | Call::Create | Call::Rename(_)
+                );
+                return (twice && self.execute(world, call) == Reply::Done).then_some(());
+            }
+            How::Duplicate => {
+                let reply = self.execute(world, call);
+                world.later((reply == Reply::Done).then_some(call)?);
+                reply
+            }
+            How::FailsDone => {
+                if self.execute(world, call) != Reply::Done {
+                    return None;
+                }
+                Reply::Failed
+            }
+            How::FailsUndone => Reply::Failed,
+            How::FailsLate => {
+                world.later(call);
+                Reply::Failed
+            }
+        };
+        // The call may have marked this contender's change as published.
+        if let Phase::Busy(now) = &world.contenders[slot].phase {
+            (change.published, change.linked, change.excused) = (now.published, now.linked, now.excused);
+        }
+        self.deliver(world, slot, change, reply);
+        Some(())
+    }
+
+    /// The steps that change nothing that others see.
+    fn read(&self, world: &mut World, change: &mut Change, own: Process, stale: bool) -> Option<Reply> {
+        let file = if stale {
+            let reads = matches!(change.action, Action::Look | Action::Pause { .. });
+            let cached = change.action == Action::Recheck && self.has(Fault::StaleRecheck);
+            if !(cached || reads && self.setup.stale) {
+                return None;
+            }
+            // Who made the last change has seen it.
+            let coherent = matches!(world.file, File::Record { inode, .. } if process(inode).slot == own.slot);
+            world.before.filter(|before| !coherent && *before != world.file)?
+        } else {
+            world.file
+        };
+        let seen = match file {
+            File::Absent => Reply::Seen {
+                stamp: None,
+                twin: false,
+                own: false,
+            },
+            // What a crash between creating and renaming leaves: as good as none, while its ballot is there.
+            File::Empty if !world.ballots.is_empty() && !self.has(Fault::EmptyStays) => Reply::Seen {
+                stamp: None,
+                twin: false,
+                own: false,
+            },
+            File::Empty => Reply::Odd,
+            File::Record { inode, record } => Reply::Seen {
+                stamp: Some(record.stamp()),
+                twin: world.temps.contains_key(&inode),
+                own: change.temp == Some(inode) || self.has(Fault::OwnByNumber),
+            },
+        };
+        Some(match change.action {
+            Action::Look => match self.consider(world, change, file) {
+                Ok(()) => seen,
+                Err(refusal) => refusal,
+            },
+            Action::Write { seq } => {
+                let contender = &mut world.contenders[usize::from(own.slot)];
+                if contender.written >= self.tries(own.slot.into()) {
+                    return None;
+                }
+                contender.written += 1;
+                contender.wrote = true;
+                let temp = TempId::new(
+                    1,
+                    u32::from(own.slot) << 8 | u32::from(own.run),
+                    contender.written.into(),
+                );
+                let next = change.next.expect("a look allowed the change");
+                world.temps.insert(
+                    temp,
+                    Record {
+                        seq,
+                        over: change.over,
+                        ..next
+                    },
+                );
+                Reply::Written(temp)
+            }
+            Action::Inspect { number } => match world.ballots.get(&number) {
+                None => Reply::Missing,
+                Some(Slip::Blank(_)) => Reply::Rival {
+                    temp: None,
+                    gone: false,
+                },
+                Some(Slip::Signed(temp)) => Reply::Rival {
+                    temp: Some(*temp),
+                    gone: !world.temps.contains_key(temp) || !world.runs(process(*temp)),
+                },
+            },
+            // A living rival may be passed over at any time.
+            Action::Pause { .. } => {
+                let now = match file {
+                    File::Record { record, .. } => Some(record.stamp()),
+                    _ => None,
+                };
+                let odd = file == File::Empty && (world.ballots.is_empty() || self.has(Fault::EmptyStays));
+                if !odd && now == change.ballot.seen() {
+                    Reply::Expired
+                } else {
+                    Reply::Changed
+                }
+            }
+            Action::Recheck => {
+                if self.has(Fault::NoRecheck) && !change.published {
+                    return Some(Reply::Seen {
+                        stamp: change.ballot.seen(),
+                        twin: false,
+                        own: false,
+                    });
+                }
+                change.sight = match file {
+                    File::Record { inode, .. } => Some(inode),
+                    _ => None,
+                };
+                if file == File::Absent { Reply::Missing } else { seen }
+            }
+            _ => unreachable!("the other actions are calls"),
+        })
+    }
+
+    /// The judge's part of a look: whether the change is allowed, and from which record the next one is made.
+    fn consider(&self, world: &World, change: &mut Change, file: File) -> Result<(), Reply> {
+        let found = match file {
+            File::Absent => None,
+            File::Empty if !world.ballots.is_empty() && !self.has(Fault::EmptyStays) => None,
+            File::Empty => return Err(Reply::Refused),
+            File::Record { record, .. } => Some(record),
+        };
+        let owner = change.next.map(|next| next.owner);
+        if change.job != Job::Claim {
+            let current = found.filter(|record| record.token == change.token && !record.ended);
+            let record = current.ok_or(Reply::Refused)?;
+            change.next = Some(Record {
+                owner: match change.job {
+                    Job::HandOver(to) => to,
+                    _ => record.owner,
+                },
+                ended: change.job == Job::Release,
+                ..record
+            });
+            return Ok(());
+        }
+        change.over = None;
+        if let Some(record) = found {
+            change.epoch = change.epoch.max(record.epoch + 1);
+            if !record.ended && world.runs(record.owner) {
+                if !self.setup.lapses {
+                    return Err(Reply::Refused);
+                }
+                change.over = Some(record.token);
+            }
+        }
+        change.next = Some(Record {
+            token: change.token,
+            seq: 0,
+            epoch: change.epoch,
+            owner: owner.unwrap_or_else(|| world.claimant(change.token)),
+            ended: false,
+            over: None,
+        });
+        Ok(())
+    }
+
+    /// Makes a call on the directory.
+    fn execute(&self, world: &mut World, call: Call) -> Reply {
+        match call {
+            Call::Symlink { .. } if !self.setup.symlinks => Reply::Unsupported,
+            Call::Symlink { number, temp } => world.slip(number, Slip::Signed(temp)),
+            Call::CreateBallot { number, slot, run } => world.slip(number, Slip::Blank(Process { slot, run })),
+            Call::Sign {
+                number,
+                temp,
+                slot,
+                run,
+            } => {
+                // Through the descriptor: a ballot that was removed or is another's now is not touched.
+                if world.ballots.get(&number) == Some(&Slip::Blank(Process { slot, run })) {
+                    world.ballots.insert(number, Slip::Signed(temp));
+                }
+                Reply::Done
+            }
+            Call::Unlink(temp) => {
+                world.temps.remove(&temp);
+                Reply::Done
+            }
+            Call::UnlinkAllBut(but) => {
+                world.temps.retain(|temp, _| *temp == but);
+                Reply::Done
+            }
+            Call::UnlinkBallot(number) => {
+                world.ballots.remove(&number);
+                Reply::Done
+            }
+            Call::Link(_) if !self.setup.links => Reply::Unsupported,
+            Call::Link(temp) => match (world.temps.get(&temp).copied(), world.file) {
+                (None, _) => Reply::Missing,
+                (Some(_), File::Record { .. } | File::Empty) => Reply::Exists,
+                (Some(record), File::Absent) => {
+                    world.publish(temp, record, true);
+                    Reply::Done
+                }
+            },
+            Call::Create if world.file == File::Absent => {
+                world.become_file(File::Empty);
+                Reply::Done
+            }
+            Call::Create => Reply::Exists,
+            Call::Rename(temp) => match (world.temps.get(&temp).copied(), world.file) {
+                (None, _) => Reply::Missing,
+                // Two names of one file: rename(2) does nothing, and says so.
+                (Some(_), File::Record { inode, .. }) if inode == temp => Reply::Done,
+                (Some(record), _) => {
+                    world.temps.remove(&temp);
+                    world.publish(temp, record, false);
+                    Reply::Done
+                }
+            },
+        }
+    }
+
+    fn deliver(&self, world: &mut World, slot: usize, mut change: Change, reply: Reply) {
+        change.action = change.ballot.advance(reply);
+        match change.action {
+            Action::Finish(outcome) => self.conclude(world, slot, &change, outcome),
+            _ => world.contenders[slot].phase = Phase::Busy(Box::new(change)),
+        }
+    }
+
+    /// What a caller makes of the end of a change.
+    fn conclude(&self, world: &mut World, slot: usize, change: &Change, outcome: Outcome) {
+        let Change {
+            token, epoch, excused, ..
+        } = *change;
+        if matches!(outcome, Outcome::Committed { .. }) && !change.published {
+            world.breaks(TOLD_TRUE);
+        }
+        let holding = Phase::Holding { token, epoch, excused };
+        let stopped = Phase::Stopped { token, epoch };
+        let phase = match (change.job, outcome) {
+            (Job::Claim, Outcome::Committed { .. }) => holding,
+            (Job::Claim, outcome) => {
+                let own = matches!(world.file, File::Record { record, .. } if record.token == token);
+                if own && outcome != Outcome::Unknown {
+                    world.breaks(NO_ORPHAN);
+                }
+                if outcome == Outcome::Unknown {
+                    stopped
+                } else {
+                    Phase::Idle
+                }
+            }
+            (job, Outcome::Committed { .. }) => {
+                if change.linked {
+                    world.breaks(NO_RETURN);
+                }
+                match job {
+                    Job::Renew => holding,
+                    Job::HandOver(to) => {
+                        let target = &mut world.contenders[usize::from(to.slot)];
+                        if target.run == to.run && target.phase == Phase::Idle {
+                            target.phase = holding;
+                        }
+                        Phase::Idle
+                    }
+                    _ => Phase::Idle,
+                }
+            }
+            (_, Outcome::Refused) => Phase::Idle,
+            (Job::Note { .. }, outcome) if outcome != Outcome::Resurrected => Phase::Idle,
+            (job, Outcome::Resurrected) => {
+                world.contenders[slot].phase = stopped;
+                if self.has(Fault::UnlinkResurrected) {
+                    world.contenders[slot].phase = Phase::Deleting;
+                } else if job == Job::Release {
+                    // What was put back is vacant already.
+                    world.contenders[slot].phase = Phase::Idle;
+                } else {
+                    self.begin(world, slot, Job::Release, false)
+                        .expect("a holder may release");
+                }
+                return;
+            }
+            (Job::Renew, Outcome::Failed | Outcome::Contended) => holding,
+            _ => stopped,
+        };
+        world.contenders[slot].phase = phase;
+    }
+
+    fn crash(&self, world: &mut World, slot: usize) -> Option<()> {
+        let own = world.process(slot);
+        let named = matches!(world.file, File::Record { record, .. } if record.owner == own);
+        let contender = &mut world.contenders[slot];
+        if contender.phase == Phase::Idle && !named {
+            return None;
+        }
+        contender.phase = Phase::Idle;
+        if contender.wrote || named {
+            contender.run += 1;
+            contender.wrote = false;
+        }
+        Some(())
+    }
+
+    /// Whether a new contender takes the lease, alone, once all others have crashed.
+    fn has_way_out(&self, world: &World) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (world.file, &world.temps, &world.ballots).hash(&mut hasher);
+        let key = hasher.finish();
+        let known = || self.ways_out.lock().expect("no panic while it is held");
+        if known().contains(&key) {
+            return true;
+        }
+        let mut alone = world.clone();
+        for slot in 0..alone.contenders.len() {
+            let _ = self.crash(&mut alone, slot);
+            alone.contenders[slot].run = u8::MAX;
+        }
+        alone.contenders.push(Contender::default());
+        let slot = alone.contenders.len() - 1;
+        let patient = Protocol::new(Setup {
+            tries: Vec::new(),
+            ..self.setup.clone()
+        });
+        patient.begin(&mut alone, slot, Job::Claim, false);
+        for _ in 0..80 {
+            match alone.contenders[slot].phase {
+                Phase::Busy(_) => patient
+                    .step(&mut alone, slot, How::Plain)
+                    .expect("a plain step can be made"),
+                Phase::Holding { .. } => {
+                    known().insert(key);
+                    return true;
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+}
+
+/// Which process wrote a temp file.
+fn process(temp: TempId) -> Process {
+    Process {
+        slot: (temp.pid() >> 8) as u8,
+        run: temp.pid() as u8,
+    }
+}
+
+impl Default for Contender {
+    fn default() -> Self {
+        Self {
+            run: 0,
+            written: 0,
+            wrote: false,
+            phase: Phase::Idle,
+        }
+    }
+}
+
+impl World {
+    fn runs(&self, process: Process) -> bool {
+        self.contenders[usize::from(process.slot)].run == process.run
+    }
+
+    fn process(&self, slot: usize) -> Process {
+        Process {
+            slot: slot as u8,
+            run: self.contenders[slot].run,
+        }
+    }
+
+    /// A claim's token says in which slot it was made.
+    fn claimant(&self, token: Token) -> Process {
+        self.process((token.bits() >> 8) as usize)
+    }
+
+    fn breaks(&mut self, rule: &'static str) {
+        self.broken.get_or_insert(rule);
+    }
+
+    fn later(&mut self, call: Call) {
+        self.late.push(call);
+        self.late.sort();
+    }
+
+    fn slip(&mut self, number: u64, slip: Slip) -> Reply {
+        if self.ballots.contains_key(&number) {
+            return Reply::Exists;
+        }
+        self.ballots.insert(number, slip);
+        Reply::Done
+    }
+
+    fn become_file(&mut self, file: File) {
+        self.before = Some(self.file);
+        self.file = file;
+    }
+
+    fn publish(&mut self, temp: TempId, record: Record, linked: bool) {
+        if self.disarmed.contains(&temp) {
+            self.breaks(DISARMED);
+        }
+        if let File::Record { inode, record: old } = self.file {
+            if self.temps.contains_key(&inode) {
+                self.breaks(NO_TWIN);
+            }
+            if record.over == Some(old.token) {
+                self.excuse(old.token);
+            }
+        }
+        if let Some((seq, epoch)) = self.top {
+            let same = matches!(self.file, File::Record { record: old, .. } if old.token == record.token);
+            let forward = if same {
+                record.epoch == epoch
+            } else {
+                record.epoch > epoch
+            };
+            let forward = forward && record.seq > seq;
+            if !self.deleted && !forward {
+                self.breaks(FORWARD);
+            }
+        }
+        if !self.deleted {
+            self.top = Some((record.seq, record.epoch));
+        }
+        self.become_file(File::Record { inode: temp, record });
+        let writer = process(temp);
+        if self.runs(writer)
+            && let Phase::Busy(change) = &mut self.contenders[usize::from(writer.slot)].phase
+            && change.token == record.token
+        {
+            change.published = true;
+            change.linked = linked;
+        }
+    }
+
+    /// From now on this holder is not to be counted on: its lease lapsed and was taken, or its record was deleted.
+    fn excuse(&mut self, lapsed: Token) {
+        for contender in &mut self.contenders {
+            match &mut contender.phase {
+                Phase::Holding { token, excused, .. } if *token == lapsed => *excused = true,
+                Phase::Busy(change) if change.token == lapsed => change.excused = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn delete(&mut self) {
+        if let File::Record { .. } | File::Empty = self.file {
+            self.become_file(File::Absent);
+        }
+    }
+
+    /// Nobody but the holder of `F` is at work, and it has not asked about `F` for the last time.
+    fn is_left_to_its_holder(&self) -> bool {
+        let File::Record { record, .. } = self.file else {
+            return false;
+        };
+        let at_rest = |contender: &Contender| match &contender.phase {
+            Phase::Idle => true,
+            Phase::Holding { token, .. } => *token == record.token,
+            Phase::Busy(change) => {
+                let asked = matches!(change.action, Action::Recheck | Action::Untwin | Action::Rename { .. });
+                change.token == record.token && !asked
+            }
+            Phase::Stopped { .. } | Phase::Deleting => false,
+        };
+        self.late.is_empty() && self.contenders.iter().all(at_rest)
+    }
+
+    fn holders(&self) -> usize {
+        let holds = |contender: &&Contender| match &contender.phase {
+            Phase::Holding { excused, .. } => !excused,
+            Phase::Busy(change) => change.job == Job::Renew && !change.excused,
+            _ => false,
+        };
+        self.contenders.iter().filter(holds).count()
+    }
+}
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            file: File::Absent,
+            before: None,
+            temps: BTreeMap::new(),
+            ballots: BTreeMap::new(),
+            contenders: vec![Contender::default(); self.setup.tries.len()],
+            late: Vec::new(),
+            mishaps: self.setup.mishaps,
+            deletions: self.setup.deletions,
+            top: None,
+            deleted: false,
+            disarmed: BTreeSet::new(),
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, world: &World, events: &mut Vec<Event>) {
+        let begin = |events: &mut Vec<Event>, slot, job| {
+            events.push(Event::Begin {
+                slot,
+                job,
+                give_way: false,
+            });
+        };
+        for (slot, contender) in world.contenders.iter().enumerate() {
+            match &contender.phase {
+                Phase::Idle if contender.written < self.tries(slot) => {
+                    begin(events, slot, Job::Claim);
+                    if self.setup.children {
+                        for other in &world.contenders {
+                            if let Phase::Holding { token, epoch, .. } = other.phase {
+                                begin(events, slot, Job::Note { token, epoch });
+                            }
+                        }
+                    }
+                    if self.setup.give_way {
+                        events.push(Event::Begin {
+                            slot,
+                            job: Job::Claim,
+                            give_way: true,
+                        });
+                    }
+                }
+                Phase::Idle => {}
+                Phase::Holding { .. } if contender.written < self.tries(slot) => {
+                    begin(events, slot, Job::Release);
+                    if self.setup.changes {
+                        begin(events, slot, Job::Renew);
+                    }
+                    if self.setup.hand_over {
+                        for (other, target) in world.contenders.iter().enumerate() {
+                            if other != slot && target.phase == Phase::Idle {
+                                begin(events, slot, Job::HandOver(world.process(other)));
+                            }
+                        }
+                    }
+                }
+                Phase::Stopped { .. } if contender.written < self.tries(slot) => begin(events, slot, Job::Release),
+                Phase::Holding { .. } | Phase::Stopped { .. } => {}
+                Phase::Busy(_) | Phase::Deleting => {
+                    events.push(Event::Step { slot, how: How::Plain });
+                    for how in &HOWS[1..] {
+                        if *how == How::Stale || world.mishaps > 0 {
+                            events.push(Event::Step { slot, how: *how });
+                        }
+                    }
+                }
+            }
+            if self.setup.crashes {
+                events.push(Event::Crash { slot });
+            }
+        }
+        if self.setup.sweep {
+            let reached = match world.file {
+                File::Record { record, .. } => record.seq,
+                _ => 0,
+            };
+            let early = |slip: &Slip| {
+                self.has(Fault::EarlyRemoval) && matches!(slip, Slip::Signed(temp) if !world.temps.contains_key(temp))
+            };
+            let spent = world
+                .ballots
+                .iter()
+                .filter(|(number, slip)| **number <= reached || early(slip));
+            events.extend(spent.map(|(number, _)| Event::SweepBallot(*number)));
+            let gone = world.temps.keys().filter(|temp| !world.runs(process(**temp)));
+            events.extend(gone.map(|temp| Event::SweepTemp(*temp)));
+        }
+        if world.deletions > 0 && (self.setup.careless || world.is_left_to_its_holder()) {
+            events.push(Event::OperatorDeletes);
+        }
+        events.extend((0..world.late.len()).map(Event::Late));
+    }
+
+    fn next_state(&self, before: &World, event: Event) -> Option<World> {
+        if before.broken.is_some() {
+            return None;
+        }
+        let mut world = before.clone();
+        match event {
+            Event::Begin { slot, job, give_way } => {
+                if job == Job::Release && self.has(Fault::DeleteVerb) {
+                    let Phase::Holding { token, .. } = world.contenders[slot].phase else {
+                        return None;
+                    };
+                    let own = matches!(world.file, File::Record { record, .. } if record.token == token);
+                    world.contenders[slot].phase = if own { Phase::Deleting } else { Phase::Idle };
+                } else {
+                    self.begin(&mut world, slot, job, give_way)?;
+                }
+            }
+            Event::Step { slot, how } => self.step(&mut world, slot, how)?,
+            Event::Crash { slot } => self.crash(&mut world, slot)?,
+            Event::SweepBallot(number) => {
+                world.ballots.remove(&number);
+            }
+            Event::SweepTemp(temp) => {
+                world.temps.remove(&temp);
+            }
+            Event::OperatorDeletes => {
+                world.deletions -= 1;
+                world.deleted = true;
+                world.top = None;
+                if let File::Record { record, .. } = world.file {
+                    world.excuse(record.token);
+                }
+                world.delete();
+            }
+            Event::Late(at) => {
+                let call = world.late.remove(at);
+                self.execute(&mut world, call);
+            }
+        }
+        if !self.setup.stale && !self.has(Fault::StaleRecheck) {
+            world.before = None;
+        }
+        world.disarmed.retain(|temp| world.temps.contains_key(temp));
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always(ONE_HOLDER, |_, world: &World| world.holders() <= 1),
+            Property::always(NO_WEDGE, |protocol: &Self, world: &World| protocol.has_way_out(world)),
+        ];
+        macro_rules! rules {
+            ($($at:literal),*) => { $(
+                properties.push(Property::always(RULES[$at], |_, world: &World| world.broken != Some(RULES[$at])));
+            )* };
+        }
+        rules!(0, 1, 2, 3, 4, 5);
+        // That the properties above are about something.
+        properties.push(Property::sometimes("a successor holds", |_, world: &World| {
+            let next = |contender: &Contender| matches!(contender.phase, Phase::Holding { epoch: 2.., .. });
+            world.contenders.iter().any(next)
+        }));
+        properties
+    }
+}
+
+/// What an event was, for people.
+pub fn tell(world: &World, event: &Event) -> String {
+    match event {
+        Event::Step { slot, how } => match &world.contenders[*slot].phase {
+            Phase::Busy(change) => format!("{slot}: {:?} {how:?} for {:?}", change.action, change.job),
+            phase => format!("{slot}: {phase:?} {how:?}"),
+        },
+        Event::Late(at) => format!("late: {:?}", world.late[*at]),
+        event => format!("{event:?}"),
+    }
+}

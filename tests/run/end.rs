@@ -1,0 +1,77 @@
+//! What stands in the record when a run has ended.
+
+use leasehold::verdict::Effect;
+use leasehold::{Outcome, judge};
+use nix::sys::signal::Signal;
+
+use crate::support::Scene;
+
+#[test]
+fn the_record_says_how_it_ended() {
+    for (script, exit, outcome) in [
+        ("exit 0", 0, Some(Outcome::Completed)),
+        ("exit 3", 3, Some(Outcome::Failed)),
+        ("kill -KILL $$", 137, Some(Outcome::Failed)),
+        ("\"$L\" note intent=push; exit 0", 0, Some(Outcome::Completed)),
+        ("\"$L\" note intent=push; exit 3", 3, Some(Outcome::Failed)),
+        ("\"$L\" note intent=push; kill -TERM $$", 143, None),
+        (
+            "\"$L\" note intent=push; \"$L\" note outcome=completed; kill -TERM $$",
+            143,
+            Some(Outcome::Completed),
+        ),
+        ("\"$L\" note outcome=failed; exit 0", 0, Some(Outcome::Failed)),
+        ("\"$L\" note outcome=completed; exit 9", 9, Some(Outcome::Completed)),
+    ] {
+        let scene = Scene::new();
+        let ended = scene.run_to_end("", script);
+        assert_eq!(ended.code, exit, "{script}: {ended:?}");
+        let record = scene.record();
+        assert!(record.owner.ended.is_some(), "{script}");
+        assert_eq!(record.owner.lock, None, "{script}");
+        assert_eq!(record.state.fields()["exit"], exit, "{script}");
+        assert_eq!(record.state.outcome(), outcome, "{script}");
+        let next = scene.run_to_end("", "exit 0").code;
+        match outcome {
+            Some(_) => assert_eq!(next, 0, "{script}"),
+            None => {
+                assert_eq!(judge(scene.lease()).effect, Effect::InDoubt);
+                assert_eq!(next, 107, "{script}");
+                assert_eq!(scene.run_to_end("--accept-in-doubt", "exit 0").code, 0);
+            }
+        }
+    }
+}
+
+/// A supervisor that is killed leaves the question open, too.
+#[test]
+fn an_intent_of_a_killed_run_is_in_doubt() {
+    let scene = Scene::new();
+    let mut run = scene.start("", "\"$L\" note intent=push; echo $$ > child; exec sleep 1000");
+    let child = scene.pid("child");
+    run.signal(Signal::SIGKILL);
+    run.status();
+    child.wait_for_end();
+    let judgement = judge(scene.lease());
+    assert_eq!(judgement.verdict, leasehold::Verdict::Dead);
+    assert_eq!(judgement.effect, Effect::InDoubt);
+    assert_eq!(scene.run_to_end("", "exit 0").code, 107);
+}
+
+/// Nothing but the record is left in its directory.
+#[test]
+fn nothing_is_left_beside_the_record() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.file("d")).unwrap();
+    for script in ["exit 0", "\"$L\" note a=b; exit 3", "kill -9 $$"] {
+        let mut command = scene.leasehold("run d/x.lease --status-file d/status --");
+        command.args(["sh", "-c", script]).env("L", crate::support::LEASEHOLD);
+        command.output().unwrap();
+        let mut names: Vec<_> = std::fs::read_dir(scene.file("d"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["status", "x.lease"], "{script}");
+    }
+}
