@@ -62,6 +62,16 @@ fn companion(name: &OsStr, suffix: String) -> OsString {
     full
 }
 
+/// Whether `candidate` is what [`broken`] names for some record.
+pub fn is_broken(candidate: &OsStr) -> bool {
+    let (bytes, mark) = (candidate.as_encoded_bytes(), b".broken-");
+    let at = bytes.windows(mark.len()).rposition(|window| window == mark);
+    at.is_some_and(|at| {
+        let digits = &bytes[at + mark.len()..];
+        at > 0 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    })
+}
+
 /// The temp file that `candidate` is for the record `name`, if it is one.
 pub fn parse_temp(name: &OsStr, candidate: &OsStr) -> Option<TempId> {
     parse_hex128(suffix(name, candidate, b".t-")?).map(TempId)

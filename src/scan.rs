@@ -42,7 +42,7 @@ const EXTENSION: &str = "lease";
 /// Which files of a directory are records is told by their content: one whose first bytes are those of an owner line is
 /// listed, be it broken. Of those without any such content, an empty, overlong or vanished file, a link and whatever is no
 /// file are listed only where their name ends in `.lease`. What cannot be read may be a record, and is listed. Temp files
-/// and ballots of records, and `.nfs*`, are not records. A path that is named itself is listed whatever it is.
+/// and ballots of records, broken records that are kept, and `.nfs*`, are not records. A path that is named itself is listed whatever it is.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -516,10 +516,10 @@ impl Walk<'_> {
     }
 }
 
-/// What stands beside records and is none: what Leasehold writes there for a moment, and what an NFS client keeps of
-/// files that are open and removed.
+/// What stands beside records and is none: what Leasehold writes there for a moment, broken records that are kept, and
+/// what an NFS client keeps of files that are open and removed.
 fn is_other(name: &OsStr) -> bool {
-    names::is_companion(name) || name.as_encoded_bytes().starts_with(b".nfs")
+    names::is_companion(name) || names::is_broken(name) || name.as_encoded_bytes().starts_with(b".nfs")
 }
 
 /// The second part: judging.
@@ -537,7 +537,7 @@ impl Weigher<'_> {
         let mut watch = Watch::default();
         let mut lease = LeaseFacts::default();
         let _ = watch.saw(sight.stamp(), clock.now(), clock.now());
-        let (mut judgement, mut facts) = self.cached.weigh(&path, &sight, lease);
+        let (mut judgement, mut facts) = self.cached.weigh_with_server(&path, &sight, lease);
         for _ in 0..TRIES {
             if judgement.verdict != Verdict::Dead || facts.record.legacy.is_some() {
                 break;
@@ -553,7 +553,7 @@ impl Weigher<'_> {
             lease = watch.saw(again.stamp(), began, clock.now());
             sight = again;
             // Not from the cache: its answers are older than this.
-            (judgement, facts) = self.judge.weigh(&path, &sight, lease);
+            (judgement, facts) = self.judge.weigh_with_server(&path, &sight, lease);
         }
         Finding {
             age: self.age(&sight, &facts),

@@ -28,7 +28,7 @@ the record places its pid on this host. Counts, and what to do next, follow the 
 
 What is a record: a file that begins as an owner line does, be it broken, and whatever cannot be read. Empty, overlong and \
 vanished files, links and things that are no files count only when their name ends in .lease; other content never does. \
-Temp files and ballots of records, and .nfs*, are passed over. With --legacy also pid files and locks of other programs, \
+Temp files and ballots of records, broken records that are kept, and .nfs* are passed over. With --legacy also pid files and locks of other programs, \
 and empty files whose name ends in .pid.
 
 --processes prints, after the records, a line for each process of this host whose environment names a claim that is over, or \

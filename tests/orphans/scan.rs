@@ -47,6 +47,7 @@ fn what_is_a_record_is_told_by_content_and_only_then_by_name() {
     dir.put(".any-name.t-0123456789abcdef0123456789abcdef", &record);
     dir.link(".any-name.ballot-8", ".any-name.t-0123456789abcdef0123456789abcdef");
     dir.put(".nfs0000000001", &record);
+    dir.put("any-name.broken-2", &record);
     std::fs::create_dir(dir.file("sub.lease")).unwrap();
     dir.put("sub.lease/below", &ended);
     dir.link("loop", ".");
