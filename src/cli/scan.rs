@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{Error, Finding, Judge, MOST_JOBS, Orphan, Scan, Standing, Stop, Tally, Verdict};
+use leasehold::{Error, Finding, Judge, Judgement, MOST_JOBS, Orphan, Scan, Standing, Stop, Tally, Verdict};
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -20,6 +20,7 @@ Examples:
   leasehold scan run --only dead --only undetermined
   leasehold scan ~/agents --recursive --where role=bridge --field thread --json
   leasehold scan run --where role=bridge --stop-orphans   # before a respawn: end those of this host
+  leasehold scan run --ask                                # ask the other owners' hosts, each once
   leasehold scan --processes                              # what outlived its record
 
 A table on a terminal; otherwise a line a record, tab separated: verdict, reason, host, pid, age in seconds, what runs \
@@ -66,6 +67,11 @@ pub(crate) struct Args {
     stop_orphans: bool,
     #[command(flatten)]
     how: How,
+    /// Ask the owners' hosts, each once, about what cannot be judged from here
+    #[arg(long, conflicts_with = "stop_orphans")]
+    ask: bool,
+    #[command(flatten)]
+    transport: super::ask::How,
     /// How many reads may be under way at once
     #[arg(long, value_name = "N", default_value = "32", value_parser = jobs)]
     jobs: NonZeroUsize,
@@ -101,7 +107,8 @@ pub(crate) fn run(args: Args) -> Exit {
     let mut progress = Progress::new();
     let mut lines = Lines::default();
     // A table needs all of it before it knows its widths, and what is to be stopped is told with its line.
-    let keep = terminal || args.stop_orphans;
+    let keep = terminal || args.stop_orphans || args.ask;
+    let wanted = |judgement: &Judgement| args.only.is_empty() || args.only.contains(&judgement.verdict);
     let swept = Scan::new(args.dirs.clone())
         .from(here.clone())
         .recursive(args.recursive)
@@ -110,14 +117,16 @@ pub(crate) fn run(args: Args) -> Exit {
         .on_progress(|files| progress.show(files))
         .run_with(
             |finding| {
-                let wanted = args.only.is_empty() || args.only.contains(&finding.judgement.verdict);
-                let listed = wanted && finding.has(&args.fields);
+                // What is asked about gets its verdict later.
+                let listed = (args.ask || wanted(&finding.judgement)) && finding.has(&args.fields);
                 let mut sums = sums.lock().expect("counting does not panic");
                 sums.1 += usize::from(!finding.was_read());
                 if !listed {
                     return None;
                 }
-                sums.0.add(&finding.judgement);
+                if !args.ask {
+                    sums.0.add(&finding.judgement);
+                }
                 drop(sums);
                 Some(if keep {
                     Err(Box::new(finding))
@@ -131,8 +140,19 @@ pub(crate) fn run(args: Args) -> Exit {
                 None => {}
             },
         );
-    let (tally, unread) = sums.into_inner().expect("counting does not panic");
+    let (mut tally, unread) = sums.into_inner().expect("counting does not panic");
     progress.clear();
+    if args.ask {
+        let looked = listed
+            .iter()
+            .map(|finding| (finding.path.clone(), finding.judgement.clone(), finding.facts.clone()));
+        let judgements = args.transport.ask_each(&here, looked.collect());
+        for (finding, judgement) in listed.iter_mut().zip(judgements) {
+            finding.judgement = judgement;
+        }
+        listed.retain(|finding| wanted(&finding.judgement));
+        listed.iter().for_each(|finding| tally.add(&finding.judgement));
+    }
     let fates = if args.stop_orphans {
         stop_all(&here, &args, &listed)
     } else {
