@@ -1,8 +1,11 @@
 //! Real kernels, a real NFS server, and what goes wrong between them. docs/lab.md tells how to run it and how to add to it.
 #![cfg(target_os = "linux")]
 
+mod crowd;
 mod kit;
+mod product;
 mod smoke;
+mod story;
 
 use kit::lab::base;
 use kit::{Helper, Lab, NodeSpec, Result, Setup, ids, needs, net, play_role};
@@ -18,7 +21,7 @@ struct Scenario {
 }
 
 /// In the order of their running.
-const SCENARIOS: &[&[Scenario]] = &[smoke::SCENARIOS];
+const SCENARIOS: &[&[Scenario]] = &[smoke::SCENARIOS, story::SCENARIOS, crowd::SCENARIOS];
 
 /// One test for all scenarios: they share one lab, and a lab takes the whole machine.
 /// LEASEHOLD_LAB_ONLY=part,part runs those whose name contains one of the parts.
