@@ -2,8 +2,10 @@
 #![cfg(target_os = "linux")]
 
 mod crowd;
+mod holder;
 mod kit;
 mod product;
+mod server;
 mod smoke;
 mod story;
 
@@ -21,7 +23,13 @@ struct Scenario {
 }
 
 /// In the order of their running.
-const SCENARIOS: &[&[Scenario]] = &[smoke::SCENARIOS, story::SCENARIOS, crowd::SCENARIOS];
+const SCENARIOS: &[&[Scenario]] = &[
+    smoke::SCENARIOS,
+    story::SCENARIOS,
+    holder::SCENARIOS,
+    server::SCENARIOS,
+    crowd::SCENARIOS,
+];
 
 /// One test for all scenarios: they share one lab, and a lab takes the whole machine.
 /// LEASEHOLD_LAB_ONLY=part,part runs those whose name contains one of the parts.

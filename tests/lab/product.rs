@@ -61,11 +61,14 @@ pub fn claim(node: &Node, path: &str, more: &[&str]) -> Result<String> {
     ends(node, &words, 0)
 }
 
-/// `leasehold run` with a worker that the witness hears.
+/// `leasehold run` with a worker that the witness hears; the shortest ttl, unless told.
 pub fn keep(lab: &Lab, witness: &Witness, node: &Node, path: &str, hold: Duration, more: &[&str]) -> Result<Job> {
     let worker = witness.worker(&lab.agent_words(), hold, "done");
-    let mut words = vec!["leasehold", "run", path, "--ttl", "5s"];
+    let mut words = vec!["leasehold", "run", path];
     words.extend(more);
+    if !more.contains(&"--ttl") {
+        words.extend(["--ttl", "5s"]);
+    }
     words.push("--");
     words.extend(worker.iter().map(|word| &**word));
     node.start(&words)
