@@ -4,6 +4,7 @@
 mod crowd;
 mod holder;
 mod kit;
+mod mounts;
 mod product;
 mod server;
 mod smoke;
@@ -28,6 +29,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     story::SCENARIOS,
     holder::SCENARIOS,
     server::SCENARIOS,
+    mounts::SCENARIOS,
     crowd::SCENARIOS,
 ];
 
