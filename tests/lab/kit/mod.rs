@@ -10,6 +10,7 @@ pub mod mountstats;
 pub mod needs;
 pub mod net;
 pub mod soak;
+pub mod turns;
 pub mod witness;
 
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ pub fn play_role() {
         Some(("agent", address)) => agent::serve(address),
         Some(("guard", run)) => lab::guard(run.as_ref()),
         Some(("work", address)) => witness::work(address),
+        Some(("time", rounds)) => turns::serve(rounds),
         _ => Err(format!("{ROLE}={role}: no such role").into()),
     };
     if let Err(e) = ended {
