@@ -28,13 +28,14 @@ fn main() {
 #[cfg(target_os = "linux")]
 mod person {
     use super::kit::lab::{Power, base};
+    use super::kit::soak::{self, Plan};
     use super::kit::{Helper, Lab, Mount, NodeSpec, Result, Setup, needs};
     use std::io::Write;
     use std::path::PathBuf;
     use std::time::Duration;
 
     const USAGE: &str = "usage: lab up [NODE[:MOUNT-OPTIONS]…] | exec NODE CMD… | crash NODE | boot NODE | cut NODE | \
-        mend NODE | pause NODE | resume NODE | clock NODE ±SECONDS | status | down";
+        mend NODE | pause NODE | resume NODE | clock NODE ±SECONDS | status | down | soak [--minutes N] [--seed S]";
 
     pub fn command(args: &[&str]) -> Result<i32> {
         match args {
@@ -56,6 +57,7 @@ mod person {
             }
             ["status"] => status()?,
             ["down"] => alone()?.down()?,
+            ["soak", options @ ..] => return soak(options),
             _ => return Err(USAGE.into()),
         }
         Ok(0)
@@ -87,6 +89,10 @@ mod person {
                 (None, None) => nodes.push(NodeSpec::client(name)),
             }
         }
+        start(nodes)?.detach()
+    }
+
+    fn start(nodes: Vec<NodeSpec>) -> Result<Lab> {
         let helper = Helper::this_program(&[])?;
         // This is target/PROFILE/examples/lab.
         let beside = helper.exe.ancestors().nth(2).map(|dir| dir.join("leasehold"));
@@ -99,8 +105,33 @@ mod person {
             helper,
             programs,
             nodes,
-        })?
-        .detach()
+        })
+    }
+
+    /// A lab of its own, with three login nodes; 1 when the checker has found something.
+    fn soak(mut options: &[&str]) -> Result<i32> {
+        let (mut minutes, mut seed) = (10, u64::from(std::process::id()));
+        while let [option, value, rest @ ..] = options {
+            let number = value.parse().map_err(|e| format!("{option} {value}: {e}"))?;
+            match *option {
+                "--minutes" => minutes = number,
+                "--seed" => seed = number,
+                _ => return Err(USAGE.into()),
+            }
+            options = rest;
+        }
+        if !options.is_empty() {
+            return Err(USAGE.into());
+        }
+        if let Some(reason) = needs::missing() {
+            return Err(reason.into());
+        }
+        println!("seed {seed}, {minutes} minutes");
+        let mut lab = start(["a", "b", "c"].map(NodeSpec::client).into())?;
+        let report = soak::soak(&mut lab, &Plan::new(seed, Duration::from_secs(60 * minutes)))?;
+        lab.down()?;
+        println!("{report}");
+        Ok(i32::from(!report.violations.is_empty()))
     }
 
     fn exec(node: &str, cmd: &[&str]) -> Result<i32> {

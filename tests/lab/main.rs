@@ -1,8 +1,15 @@
 //! Real kernels, a real NFS server, and what goes wrong between them. docs/lab.md tells how to run it and how to add to it.
 #![cfg(target_os = "linux")]
 
+mod cost;
+mod crowd;
+mod holder;
 mod kit;
+mod mounts;
+mod product;
+mod server;
 mod smoke;
+mod story;
 
 use kit::lab::base;
 use kit::{Helper, Lab, NodeSpec, Result, Setup, ids, needs, net, play_role};
@@ -18,10 +25,18 @@ struct Scenario {
 }
 
 /// In the order of their running.
-const SCENARIOS: &[&[Scenario]] = &[smoke::SCENARIOS];
+const SCENARIOS: &[&[Scenario]] = &[
+    smoke::SCENARIOS,
+    story::SCENARIOS,
+    holder::SCENARIOS,
+    server::SCENARIOS,
+    mounts::SCENARIOS,
+    cost::SCENARIOS,
+    crowd::SCENARIOS,
+];
 
 /// One test for all scenarios: they share one lab, and a lab takes the whole machine.
-/// LEASEHOLD_LAB_ONLY=part,part runs those whose name contains one of the parts.
+/// LEASEHOLD_LAB_ONLY=part,part runs those whose name contains one of the parts; those named `extra: …` only then.
 #[test]
 fn scenarios() {
     play_role();
@@ -48,7 +63,10 @@ fn run() -> Result {
 
     let mut failed = Vec::new();
     let only = std::env::var("LEASEHOLD_LAB_ONLY").unwrap_or_default();
-    let wanted = |s: &&Scenario| only.split(',').any(|part| s.name.contains(part));
+    let wanted = |s: &&Scenario| {
+        let named = only.split(',').any(|part| s.name.contains(part));
+        named && (!only.is_empty() || !s.name.starts_with("extra:"))
+    };
     for scenario in SCENARIOS.iter().copied().flatten().filter(wanted) {
         lab.heal()?;
         let started = Instant::now();

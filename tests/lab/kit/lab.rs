@@ -520,6 +520,11 @@ impl Lab {
         self.save()
     }
 
+    /// The words that start this program on a node.
+    pub fn agent_words(&self) -> Vec<String> {
+        self.state.agent.clone()
+    }
+
     /// Makes an empty directory that everybody may write; the answer is its path below any mount of the export.
     pub fn fresh_dir(&self, tag: &str) -> Result<String> {
         let made = self.node(SERVER)?.ok(&format!(

@@ -3,11 +3,15 @@
 #![allow(dead_code)]
 
 pub mod agent;
+pub mod history;
 pub mod ids;
 pub mod lab;
 pub mod mountstats;
 pub mod needs;
 pub mod net;
+pub mod soak;
+pub mod turns;
+pub mod witness;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -44,6 +48,8 @@ pub fn play_role() {
     let ended = match role.split_once('=') {
         Some(("agent", address)) => agent::serve(address),
         Some(("guard", run)) => lab::guard(run.as_ref()),
+        Some(("work", address)) => witness::work(address),
+        Some(("time", rounds)) => turns::serve(rounds),
         _ => Err(format!("{ROLE}={role}: no such role").into()),
     };
     if let Err(e) = ended {

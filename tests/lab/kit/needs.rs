@@ -17,6 +17,8 @@ const TOOLS: &[&str] = &[
     "rpc.mountd",
     "exportfs",
     "nfsdcld",
+    "sshd",
+    "ssh",
 ];
 
 const CAP_NET_ADMIN: u64 = 1 << 12;

@@ -1,0 +1,204 @@
+//! What it costs on NFS. The figures of docs/performance.md come from here.
+
+use super::Scenario;
+use super::kit::turns::{Side, summary, time};
+use super::kit::{Lab, Result, until};
+use super::product::{BOTH, SOON, claim, ends, field};
+use std::time::{Duration, Instant};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "RPCs of each verb",
+        run: rpcs,
+    },
+    Scenario {
+        name: "extra: latency",
+        run: latency,
+    },
+    Scenario {
+        name: "extra: hand-over between nodes",
+        run: hand_over,
+    },
+    Scenario {
+        name: "extra: a hundred idle waiters",
+        run: waiters,
+    },
+];
+
+fn rpcs(lab: &mut Lab) -> Result {
+    let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("cost")?);
+    let mut missed = Vec::new();
+    for mount in BOTH {
+        let mut told = Vec::new();
+        let mut note = |what: &str, cost: String, calls: u64, aim: u64| {
+            told.push(format!("{what}: {cost}"));
+            if calls > aim {
+                missed.push(format!("{mount}: {what} {calls}, aim {aim}: {cost}"));
+            }
+        };
+        let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);
+        let counted = |words: &[&str], code: i32| -> Result<(String, u64, String)> {
+            let (out, cost) = a.counting(mount, |a| ends(a, words, code))?;
+            Ok((out, cost.total(), cost.to_string()))
+        };
+        // Another node has been at it, so that nothing of a's caches is worth much.
+        let token = claim(&b, &lease, &[])?;
+        let (_, n, cost) = counted(&["leasehold", "judge", &lease], 2)?;
+        note("judge, another node's", cost, n, 5);
+        let (_, n, cost) = counted(&["leasehold", "judge", &lease], 2)?;
+        note("judge again", cost, n, 5);
+        ends(&b, &["leasehold", "release", &lease, "--token", &token], 0)?;
+        let owner = a.start(&["sleep", "1000"])?.pid.to_string();
+        let (token, n, cost) = counted(&["leasehold", "claim", &lease, "--owner", &owner, "--ttl", "60s"], 0)?;
+        note("claim", cost, n, 20);
+        let (_, n, cost) = counted(&["leasehold", "judge", &lease], 0)?;
+        note("judge, one's own", cost, n, 5);
+        let (_, n, cost) = counted(&["leasehold", "verify", &lease, "--token", &token], 0)?;
+        note("verify", cost, n, 5);
+        let (_, n, cost) = counted(&["leasehold", "renew", &lease, "--token", &token], 0)?;
+        note("renew", cost, n, 18);
+        let (_, n, cost) = counted(&["leasehold", "note", &lease, "--token", &token, "phase=x"], 0)?;
+        note("note", cost, n, 18);
+        let (_, n, cost) = counted(&["leasehold", "release", &lease, "--token", &token], 0)?;
+        note("release", cost, n, 18);
+        let new = format!("{mount}/{dir}/new{}.lease", &mount[5..]);
+        let (_, n, cost) = counted(&["leasehold", "claim", &new, "--owner", &owner], 0)?;
+        note("claim, no record yet", cost, n, 20);
+
+        let kept = format!("{mount}/{dir}/kept{}.lease", &mount[5..]);
+        let script = "echo up; exec sleep 1000";
+        let job = a.start(&["leasehold", "run", &kept, "--ttl", "6s", "--", "sh", "-c", script])?;
+        job.prints("up", SOON)?;
+        let before = a.rpcs(mount)?;
+        let beats = until("six heartbeats", SOON * 2, || {
+            let since = a.rpcs(mount)?.since(&before);
+            Ok((since.of("WRITE") >= 6).then_some(since))
+        })?;
+        // Every third one also looks at the record by its name.
+        let each = beats.total() as f64 / beats.of("WRITE") as f64;
+        note("heartbeat", format!("{each:.1} of {beats}"), each.round() as u64, 3);
+        job.kill(nix::sys::signal::Signal::SIGTERM)?;
+        super::say(&format!("  {mount}\n    {}", told.join("\n    ")));
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+    Ok(())
+}
+
+fn latency(lab: &mut Lab) -> Result {
+    let (a, dir) = (lab.node("a")?, lab.fresh_dir("latency")?);
+    let agent = lab.agent_words();
+    for mount in BOTH {
+        let at = |name: &str| format!("{mount}/{dir}/{name}{}", &mount[5..]);
+        let (lease, file, held) = (at("x.lease"), at("flock"), at("held.lease"));
+        let token = claim(&a, &held, &["--ttl", "3000s"])?;
+        let (dot, made) = (at("dot"), at("made"));
+        a.ok(&format!("touch {file}"))?;
+        let owner = a.start(&["sleep", "1000"])?.pid.to_string();
+        let sides = [
+            Side::new("two times true(1)", &[&["true"], &["true"]]),
+            Side::new(
+                "claim and release",
+                &[
+                    &["leasehold", "claim", &lease, "--owner", &owner],
+                    &["leasehold", "release", &lease, "--token", "@OUT@"],
+                ],
+            ),
+            Side::new(
+                "dotlockfile -l and -u",
+                &[&["dotlockfile", "-l", &dot], &["dotlockfile", "-u", &dot]],
+            ),
+            Side::new("mkdir and rmdir", &[&["mkdir", &made], &["rmdir", &made]]),
+            Side::new("flock(1) of true(1)", &[&["flock", &file, "true"]]),
+            Side::new("judge", &[&["leasehold", "judge", &held]]),
+            Side::new("verify", &[&["leasehold", "verify", &held, "--token", &token]]),
+            Side::new("renew", &[&["leasehold", "renew", &held, "--token", &token]]),
+        ];
+        super::say(&format!("  {mount}, ms: median, 10th and 90th percentile of 100"));
+        for t in time(&a, &agent, 100, &sides)? {
+            super::say(&format!(
+                "    {:24} {:7.1} {:7.1} {:7.1}",
+                t.name, t.median, t.p10, t.p90
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// From the end of the command that lets go on a to the end of the one that waits on b.
+fn hand_over(lab: &mut Lab) -> Result {
+    let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("over")?);
+    for mount in BOTH {
+        let at = |name: &str| format!("{mount}/{dir}/{name}{}", &mount[5..]);
+        let (lease, file, dot, made) = (at("x.lease"), at("flock"), at("dot"), at("made"));
+        let mut times = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..15 {
+            let token = claim(&a, &lease, &[])?;
+            let flock = a.start(&["flock", &file, "sh", "-c", "echo held; exec sleep 1000"])?;
+            flock.prints("held", SOON)?;
+            a.ok(&format!("dotlockfile -l {dot}; mkdir {made}"))?;
+            let waits = [
+                format!("leasehold claim {lease} --owner 1 --wait 60s"),
+                format!("flock {file} true"),
+                format!("until dotlockfile -r 0 -l {dot}; do sleep 0.2; done; dotlockfile -u {dot}"),
+                format!("until mkdir {made} 2>/dev/null; do sleep 0.2; done; rmdir {made}"),
+            ];
+            let goes = [
+                format!("leasehold release {lease} --token {token}"),
+                format!("kill -9 {}", flock.pid),
+                format!("dotlockfile -u {dot}"),
+                format!("rmdir {made}"),
+            ];
+            for ((wait, go), times) in waits.iter().zip(&goes).zip(&mut times) {
+                let waiter = b.start(&["sh", "-c", wait])?;
+                // Until its pauses are as long as they get.
+                assert!(waiter.wait(Duration::from_millis(2_500))?.is_none(), "{wait}");
+                a.ok(go)?;
+                let began = Instant::now();
+                let done = waiter.wait(SOON)?.ok_or_else(|| format!("{wait}: it still waits"))?;
+                assert_eq!(done.code, 0, "{wait}: {}", done.err());
+                times.push(began.elapsed().as_secs_f64() * 1000.0);
+            }
+            let token = field(&b, &lease, "token")?;
+            ends(&b, &["leasehold", "release", &lease, "--token", &token], 0)?;
+        }
+        super::say(&format!("  {mount}, ms: median, 10th and 90th percentile of 15"));
+        let names = ["leasehold", "flock(1)", "dotlockfile, each 0.2 s", "mkdir, each 0.2 s"];
+        for (name, times) in names.into_iter().zip(times) {
+            let t = summary(name.into(), times);
+            super::say(&format!(
+                "    {:24} {:7.1} {:7.1} {:7.1}",
+                t.name, t.median, t.p10, t.p90
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn waiters(lab: &mut Lab) -> Result {
+    let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("wait")?);
+    for mount in BOTH {
+        let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);
+        claim(&a, &lease, &[])?;
+        let all = format!("for i in $(seq 100); do leasehold claim {lease} --owner 1 --wait 60s & done; wait");
+        let job = b.start(&["sh", "-c", &all])?;
+        // All of them wait, and not for a short time only.
+        until("a hundred wait", SOON, || {
+            Ok((job
+                .look(Duration::ZERO)?
+                .2
+                .windows(11)
+                .filter(|w| w == b"waiting for")
+                .count()
+                >= 100)
+                .then_some(()))
+        })?;
+        let _ = job.wait(Duration::from_secs(5))?;
+        let (began, before) = (Instant::now(), b.rpcs(mount)?);
+        let _ = job.wait(Duration::from_secs(15))?;
+        let cost = b.rpcs(mount)?.since(&before);
+        let each = cost.total() as f64 / began.elapsed().as_secs_f64();
+        super::say(&format!("  {mount}: {each:.0} RPCs a second: {cost}"));
+        job.kill(nix::sys::signal::Signal::SIGKILL)?;
+    }
+    Ok(())
+}
