@@ -38,7 +38,7 @@ Examples:
 
 Exit codes, the same for every verb:
    0 done (judge: held)         5 held by another            70 a bug in leasehold
-   1 dead (judge only)          6 lost: token not current    74 the filesystem failed
+   1 dead (judge, ask)          6 lost: token not current    74 the filesystem failed
    2 undetermined               7 effect in doubt            75 the wait ran out
    3 free                      64 wrong usage
    4 lapsed";

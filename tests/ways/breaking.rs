@@ -384,7 +384,8 @@ fn the_evidence_is_of_what_was_broken() {
 
 #[test]
 fn breaks_renewals_and_claims_have_one_order() {
-    for round in 0..20 {
+    let mut taken = 0;
+    for round in 0..15 {
         let place = Place::new();
         let path = place.file("x.lease");
         let token = Claim::new(&path).take().unwrap().leave();
@@ -418,7 +419,7 @@ fn breaks_renewals_and_claims_have_one_order() {
             let claimers = [(), ()].map(|()| {
                 scope.spawn(move || {
                     start.wait();
-                    Claim::new(path).wait(Duration::from_secs(2)).take()
+                    Claim::new(path).wait(Duration::from_millis(700)).take()
                 })
             });
             (
@@ -435,11 +436,16 @@ fn breaks_renewals_and_claims_have_one_order() {
         let kept = fs::read_to_string(&broken.evidence).unwrap();
         assert!(kept.lines().nth(3).unwrap().contains(who), "round {round}: {kept}");
         let held: Vec<_> = claims.iter().flatten().collect();
-        assert_eq!(held.len(), 1, "round {round}: one holder: {claims:?}");
-        assert_eq!(held[0].epoch(), 3);
+        assert!(held.len() <= 1, "round {round}: one holder: {claims:?}");
         let record = Record::parse(&fs::read(path).unwrap()).unwrap();
-        assert_eq!(record.owner.token, held[0].token());
-        assert_eq!(held[0].holder().verify(None).unwrap(), 3);
+        // Where the break came after they had stopped waiting, there is none.
+        let epoch = held.first().map_or(2, |lease| lease.epoch());
+        assert_eq!(record.owner.epoch, epoch, "round {round}");
+        for lease in held {
+            taken += 1;
+            assert_eq!((record.owner.token, lease.epoch()), (lease.token(), 3));
+            assert_eq!(lease.holder().verify(None).unwrap(), 3);
+        }
         // A ballot of one that came too late may stand until its number is reached.
         let evidence = |path: &&std::path::PathBuf| path.display().to_string().contains(".broken-");
         assert_eq!(
@@ -449,6 +455,7 @@ fn breaks_renewals_and_claims_have_one_order() {
             names(&place)
         );
     }
+    assert!(taken > 0, "no claim ever came after a break");
 }
 
 #[test]
