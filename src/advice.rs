@@ -172,7 +172,7 @@ fn on_its_host(owner: &RecordFacts, verb: &str, path: &str) -> Option<String> {
     let is_name = host
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    (!host.is_empty() && !host.starts_with('-') && is_name && is_plain(path))
+    (!host.is_empty() && !host.starts_with(['-', '.']) && is_name && is_plain(path))
         .then(|| format!("ssh {host} leasehold {verb} {path}"))
 }
 
@@ -225,7 +225,7 @@ mod tests {
             r"ask its host: leasehold ask 'it'\''s a'"
         );
         assert_eq!(next("login-a", None, "-x"), "ask its host: leasehold ask -- '-x'");
-        for host in ["$(touch x)", "-oProxyCommand=x", "a b", "a;b", "a\nb"] {
+        for host in [".a", "$(touch x)", "-oProxyCommand=x", "a b", "a;b", "a\nb"] {
             assert_eq!(next(host, None, "x"), "ask its host: leasehold ask x", "{host}");
         }
     }

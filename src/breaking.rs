@@ -1,6 +1,7 @@
 //! Breaking a lease: an operator's decision, recorded as one.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use crate::ballot::{Ballot, Kind};
 use crate::change::{Change, Consent, Ended, Site};
 use crate::claim::timestamp;
 use crate::error::{Error, Result};
+use crate::fs::Fs;
 use crate::lease::Holder;
 use crate::names;
 use crate::observe::{Judge, Sight};
@@ -30,9 +32,6 @@ pub struct Broken {
 /// A reason has at most so many bytes: the record has to stay one.
 const LONGEST_REASON: usize = 4096;
 
-/// How often a break begins anew because the holder changed its record meanwhile.
-const TRIES: usize = 16;
-
 /// Evidence of one epoch: a crash, or a record that was removed by hand, may have left some.
 const MOST_EVIDENCE: usize = 100;
 
@@ -51,16 +50,6 @@ pub fn break_lease(judge: Judge, path: &Path, token: Token, reason: &str) -> Res
         return Err(Error::invalid(path, what));
     }
     let holder = Holder::from(judge, path, token)?;
-    for _ in 0..TRIES {
-        if let Some(broken) = break_once(&holder, reason)? {
-            return Ok(broken);
-        }
-    }
-    Err(Error::Contended { path: path.to_owned() })
-}
-
-/// `None`: the holder changed the record after it was kept as evidence.
-fn break_once(holder: &Holder, reason: &str) -> Result<Option<Broken>> {
     let site = holder.site();
     let sight = site.look();
     let broken = holder.current(&sight)?.clone();
@@ -73,14 +62,14 @@ fn break_once(holder: &Holder, reason: &str) -> Result<Option<Broken>> {
         "uid": platform::uid(),
         "reason": reason,
     });
-    let evidence = keep_evidence(site, &broken, &testimony)?;
-    testimony["evidence"] = evidence.file_name().map(OsStr::to_string_lossy).into();
+    let evidence = Evidence::keep(site, &broken, testimony.clone())?;
+    testimony["evidence"] = evidence.path.file_name().map(OsStr::to_string_lossy).into();
     let successor = Token::from_bits(platform::random());
     let mut change = Break {
-        holder,
+        holder: &holder,
         successor,
         testimony,
-        seq: broken.owner.seq,
+        evidence,
         next: None,
         refused: None,
     };
@@ -88,59 +77,90 @@ fn break_once(holder: &Holder, reason: &str) -> Result<Option<Broken>> {
     let refused = match ended {
         Ok(Ended::Committed { .. }) => {
             let record = change.next.expect("what was committed was composed");
-            return Ok(Some(Broken { record, evidence }));
+            return Ok(Broken {
+                record,
+                evidence: change.evidence.path,
+            });
         }
-        Ok(Ended::Refused | Ended::GaveWay | Ended::Resurrected) => change.refused,
+        Ok(Ended::Refused | Ended::GaveWay | Ended::Resurrected) => {
+            change.refused.expect("a change is refused with the reason why")
+        }
         // The evidence stays: the change may have been made.
         Err(error @ Error::Uncertain(_)) => return Err(error),
-        Err(error) => Some(error),
+        Err(error) => error,
     };
     // Nothing was broken. What cannot be removed stays as evidence of an attempt.
-    let _ = site.judge.fs.unlink(&evidence);
-    refused.map_or(Ok(None), Err)
+    let _ = site.judge.fs.unlink(&change.evidence.path);
+    Err(refused)
 }
 
-/// Writes the record as it was, and a fourth line that says what is being done to it. What stands there already is left
-/// alone: it may be the evidence of somebody who is breaking the same claim.
-fn keep_evidence(site: &Site, broken: &Record, testimony: &Value) -> Result<PathBuf> {
-    let fs = &*site.judge.fs;
-    let mut bytes = broken.print();
-    bytes.extend_from_slice(format!("{testimony}\n").as_bytes());
-    let mut number = 1;
-    let (path, file) = loop {
-        let path = site.beside(&names::broken(site.name(), broken.owner.epoch, number));
-        match fs.create(&path, None) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_EVIDENCE => number += 1,
-            created => break (path.clone(), created.map_err(Error::io("create", &path))?),
+/// A file of our own that keeps the record as it was, and a fourth line that says what is being done to it.
+struct Evidence {
+    path: PathBuf,
+    /// The state of the record that is kept.
+    seq: u64,
+    testimony: Value,
+}
+
+impl Evidence {
+    /// What has the name already is left alone: it may be the evidence of somebody who is breaking the same claim.
+    fn keep(site: &Site, broken: &Record, testimony: Value) -> Result<Self> {
+        let fs = &*site.judge.fs;
+        let mut number = 1;
+        let (path, file) = loop {
+            let path = site.beside(&names::broken(site.name(), broken.owner.epoch, number));
+            match fs.create(&path, None) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_EVIDENCE => number += 1,
+                created => break (path.clone(), created.map_err(Error::io("create", &path))?),
+            }
+        };
+        let evidence = Self {
+            path,
+            seq: broken.owner.seq,
+            testimony,
+        };
+        if let Err(error) = evidence.write(fs, &file, broken) {
+            let _ = fs.unlink(&evidence.path);
+            return Err(error);
         }
-    };
-    let written = fs
-        .write_at(&file, &bytes, 0)
-        .map_err(Error::io("write", &path))
-        .and_then(|()| fs.sync(&file).map_err(Error::io("sync", &path)));
-    if let Err(error) = written {
-        let _ = fs.unlink(&path);
-        return Err(error);
+        Ok(evidence)
     }
-    Ok(path)
+
+    /// The holder has changed the record meanwhile.
+    fn renew(&mut self, fs: &dyn Fs, broken: &Record) -> Result<()> {
+        fs.unlink(&self.path).map_err(Error::io("replace", &self.path))?;
+        let file = fs.create(&self.path, None).map_err(Error::io("create", &self.path))?;
+        self.seq = broken.owner.seq;
+        self.write(fs, &file, broken)
+    }
+
+    fn write(&self, fs: &dyn Fs, file: &File, broken: &Record) -> Result<()> {
+        let mut bytes = broken.print();
+        bytes.extend_from_slice(format!("{}\n", self.testimony).as_bytes());
+        fs.write_at(file, &bytes, 0).map_err(Error::io("write", &self.path))?;
+        fs.sync(file).map_err(Error::io("sync", &self.path))
+    }
 }
 
 struct Break<'a> {
     holder: &'a Holder,
     successor: Token,
     testimony: Value,
-    /// The state of the record that was kept as evidence.
-    seq: u64,
+    evidence: Evidence,
     next: Option<Record>,
-    /// Why it is refused; `None` when only the evidence is out of date.
     refused: Option<Error>,
 }
 
 impl Change for Break<'_> {
     fn consider(&mut self, sight: &Sight) -> Consent {
-        self.refused = None;
-        match self.holder.current(sight) {
-            Ok(record) if record.owner.seq != self.seq => Consent::Refuse,
+        let fs = &*self.holder.site().judge.fs;
+        let current = self.holder.current(sight).and_then(|record| {
+            if record.owner.seq != self.evidence.seq {
+                self.evidence.renew(fs, record)?;
+            }
+            Ok(record)
+        });
+        match current {
             Ok(record) => {
                 let mut next = record.clone();
                 next.owner.token = self.successor;

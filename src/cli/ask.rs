@@ -226,6 +226,8 @@ impl How {
     fn there(&self, path: &Path) -> Result<String, String> {
         let here = std::path::absolute(path).map_err(|error| error.to_string())?;
         let mapped = self.map.iter().find_map(|(from, to)| match here.strip_prefix(from) {
+            // Joined, no rest would be a slash at the end.
+            Ok(rest) if rest.as_os_str().is_empty() => Some(to.clone()),
             Ok(rest) => Some(to.join(rest)),
             Err(_) => None,
         });
