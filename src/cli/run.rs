@@ -215,8 +215,11 @@ impl Status {
     }
 }
 
-/// A reader sees the old file or the new one.
+/// A reader sees the old file or the new one. What is no regular file, such as a FIFO or /dev/stderr, is written to.
 fn write_whole(file: &Path, content: &str) -> std::io::Result<()> {
+    if std::fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(file, content);
+    }
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     std::fs::write(&name, content)?;

@@ -11,7 +11,7 @@ use leasehold::{Error, Finding, Judge, Judgement, MOST_JOBS, Orphan, Scan, Stand
 use serde_json::{Value, json};
 
 use super::exit::Exit;
-use super::stop::How;
+use super::stop::Manner;
 use super::text;
 
 const EXAMPLES: &str = "\
@@ -66,13 +66,13 @@ pub(crate) struct Args {
     #[arg(long, requires = "fields")]
     stop_orphans: bool,
     #[command(flatten)]
-    how: How,
+    how: Manner,
     /// Ask the owners' hosts, each once, about what cannot be judged from here
     #[arg(long, conflicts_with = "stop_orphans")]
     ask: bool,
     #[command(flatten)]
     transport: super::ask::How,
-    /// How many reads may be under way at once
+    /// Manner many reads may be under way at once
     #[arg(long, value_name = "N", default_value = "32", value_parser = jobs)]
     jobs: NonZeroUsize,
     /// Print one JSON object a record
@@ -211,7 +211,7 @@ pub(crate) fn run(args: Args) -> Exit {
     exit
 }
 
-/// How many are known to be orphans.
+/// Manner many are known to be orphans.
 fn known(orphans: &[Orphan]) -> usize {
     let known = |orphan: &&Orphan| orphan.standing != Standing::Unknown;
     orphans.iter().filter(known).count()

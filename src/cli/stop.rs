@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// The record
     path: PathBuf,
     #[command(flatten)]
-    how: How,
+    how: Manner,
     /// Only if this field of the run state says this; may be given several times
     #[arg(long = "where", value_name = "KEY=VALUE", value_parser = super::condition)]
     fields: Vec<(String, String)>,
@@ -40,9 +40,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-// How a process is asked to end.
+// Manner a process is asked to end.
 #[derive(Clone, Copy, clap::Args)]
-pub(crate) struct How {
+pub(crate) struct Manner {
     /// The signal that asks it to end
     #[arg(long, value_name = "SIGNAL", default_value_t = Signal::TERM)]
     signal: Signal,
@@ -51,7 +51,7 @@ pub(crate) struct How {
     grace: Duration,
 }
 
-impl How {
+impl Manner {
     pub(crate) fn apply(self, stop: Stop, fields: &[(String, String)]) -> Stop {
         let stop = stop.signal(self.signal).grace(self.grace);
         fields

@@ -568,6 +568,42 @@ fn each_host_is_asked_once() {
     assert_eq!(asked[0].matches("lease'").count(), 3, "{asked:?}");
 }
 
+/// A scan asks them too: what is told there is filtered and counted by what the hosts say.
+#[test]
+fn a_scan_asks_each_host_once() {
+    if !possible() {
+        return;
+    }
+    let place = Place::new();
+    let hosts = ["login-a", "login-b"].map(|name| Host::named(name).start());
+    let via = place.transport(&[&hosts[0], &hosts[1]], &["login-a", "login-b"]);
+    let owners = hosts.each_ref().map(Host::spawn);
+    for number in 0..4 {
+        let path = place.file(&format!("{number}.lease"));
+        claim(&hosts[number % 2], path.to_str().unwrap(), owners[number % 2].pid);
+    }
+    let [a, _b] = owners;
+    a.kill();
+    let mut scan = clean(LEASEHOLD);
+    scan.arg("scan")
+        .arg(place.dir())
+        .args(["--ask", "--only", "dead", "--via", &via, "--remote-command", LEASEHOLD]);
+    let told = Answer::from(scan.output().unwrap());
+    assert_eq!(told.code, 0, "{told:?}");
+    let found: Vec<Vec<&str>> = told
+        .stdout
+        .lines()
+        .map(|line| line.split('\t').take(3).collect())
+        .collect();
+    assert_eq!(
+        found,
+        [["dead", "asked", "login-a"], ["dead", "asked", "login-a"]],
+        "{told:?}"
+    );
+    assert!(told.stderr.contains("2 dead"), "{told:?}");
+    assert_eq!(place.asked().len(), 2);
+}
+
 /// More names than a command line has room for are asked about in several.
 #[test]
 fn many_records_take_few_calls() {

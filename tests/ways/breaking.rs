@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::place::{Place, claim, leasehold};
 use super::support::faulty::{Counted, Fault, Faulty};
 use super::support::host::{Host, possible};
-use super::support::{Answer, LEASEHOLD, clean, eventually, snapshot};
+use super::support::{Answer, LEASEHOLD, Seen, clean, eventually, snapshot};
 
 const OTHER: &str = "0123456789abcdef0123456789abcdef";
 
@@ -61,7 +61,7 @@ fn refused(place: &Place, token: &str, code: i32, says: &str) {
         names(place),
         before[1..].iter().map(|seen| seen.0.clone()).collect::<Vec<_>>()
     );
-    let bytes = |seen: &[(std::path::PathBuf, u64, i64, i64, u32, Vec<u8>)]| -> Vec<_> {
+    let bytes = |seen: &[Seen]| -> Vec<_> {
         seen[1..]
             .iter()
             .map(|seen| (seen.1, seen.2, seen.3, seen.5.clone()))
