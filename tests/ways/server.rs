@@ -59,7 +59,8 @@ fn word(judgement: &Judgement) -> String {
 
 #[test]
 fn only_what_nfs4_says_is_held_changes_a_verdict() {
-    let cases: [(fn(&Path) -> LockReach, &str, &str); 6] = [
+    type Reach = fn(&Path) -> LockReach;
+    let cases: [(Reach, &str, &str); 6] = [
         (
             |_| LockReach::Nfs4,
             "held/server-attested, held (nfs4)",
