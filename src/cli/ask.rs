@@ -45,7 +45,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How to reach another host.
+// How to reach another host. No doc comment: clap would take it for that of the verb.
 #[derive(clap::Args)]
 pub(crate) struct How {
     /// The command that runs a command line on a host

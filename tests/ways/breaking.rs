@@ -455,8 +455,9 @@ fn a_token_is_looked_up_as_the_help_says() {
     let shown = leasehold(&["show", &place.lease(), "--field", "token"]).ok();
     assert_eq!(shown, token);
     assert!(shown.parse::<Token>().is_ok());
-    for verb in ["ask", "break"] {
+    for (verb, does) in [("ask", "Ask the owner's host"), ("break", "Break somebody's lease")] {
         let help = leasehold(&[verb, "--help"]).ok();
+        assert!(help.starts_with(does), "{help}");
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
         assert!(help.contains("Examples:") && help.contains("Exit"), "{help}");
         assert!(help.matches(&format!("\n  leasehold {verb} ")).count() >= 2, "{help}");
