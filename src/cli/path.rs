@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::exit::Exit;
 use super::text;
 
-/// A record that is named by a directory and a key.
+// A record that is named by a directory and a key. No doc comment: clap would take it for that of the verb.
 #[derive(clap::Args)]
 pub(crate) struct Key {
     /// The directory of records that are named by keys
