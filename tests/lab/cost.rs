@@ -148,7 +148,7 @@ fn hand_over(lab: &mut Lab) -> Result {
             ];
             let goes = [
                 format!("leasehold release {lease} --token {token}"),
-                format!("kill -9 {}", flock.pid),
+                format!("kill -9 -{}", flock.pid),
                 format!("dotlockfile -u {dot}"),
                 format!("rmdir {made}"),
             ];
