@@ -144,9 +144,11 @@ impl Site {
     }
 
     /// Removes what crashed contenders left: ballots that the record has reached, and temp files without a writer.
-    /// `now` is a fresh stamp of the same filesystem.
-    pub fn sweep(&self, seq: u64, now: Duration) {
+    /// `fresh` is a file of the same filesystem that was just written; its stamp is asked for only where it is needed.
+    pub fn sweep(&self, seq: u64, fresh: &File) {
         let fs = &*self.judge.fs;
+        let now = std::cell::OnceCell::new();
+        let now = || *now.get_or_init(|| fs.stat_file(fresh).map_or(Duration::ZERO, |stat| stat.changed));
         let Ok(names) = fs.list(directory(&self.path), LISTED) else {
             return;
         };
@@ -161,7 +163,7 @@ impl Site {
                     self.is_gone(temp)
                         || fs
                             .stat(&path)
-                            .is_ok_and(|stat| now.saturating_sub(stat.changed) > ABANDONED)
+                            .is_ok_and(|stat| now().saturating_sub(stat.changed) > ABANDONED)
                 }
                 _ => false,
             };

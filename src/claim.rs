@@ -270,12 +270,7 @@ impl Claim {
             let ballot = Ballot::new(ballot::Kind::Claim, token, self.give_way);
             let refusal = match site.change(ballot, &mut candidate)? {
                 Ended::Committed { seq, file } => {
-                    let now = site
-                        .judge
-                        .fs
-                        .stat_file(&file)
-                        .map_or(Duration::ZERO, |stat| stat.changed);
-                    site.sweep(seq, now);
+                    site.sweep(seq, &file);
                     let (epoch, renewed) = (candidate.epoch, candidate.began);
                     return Ok(Lease::new(
                         Holder::at(site, token),

@@ -17,6 +17,9 @@ use crate::record::{LARGEST, Record};
 use crate::run_state::Outcome;
 use crate::token::Token;
 
+/// Why a claim is lost that was released before.
+const ENDED: &str = "the claim is ended";
+
 /// A lease that this program holds. It is released when the guard is dropped, also by a panic.
 ///
 /// Whoever dies without that leaves a record that says so to everybody who can tell; see [`crate::judge`].
@@ -331,7 +334,15 @@ impl Holder {
     /// # Errors
     /// As [`Holder::renew`].
     pub fn release(&self, outcome: Option<Outcome>) -> Result<Record> {
-        if let Ok(record) = &self.site.look().content
+        let ended = self.end(|record| {
+            if let Some(outcome) = outcome {
+                record.state.set("outcome", outcome.to_string());
+            }
+        });
+        // Looked at only now: nearly every release is the first.
+        if let Err(Error::Lost { why, .. }) = &ended
+            && why == ENDED
+            && let Ok(record) = self.site.look().content
             && record.owner.token == self.token
             && record.owner.ended.is_some()
         {
@@ -339,14 +350,10 @@ impl Holder {
                 Some(outcome) if record.state.outcome() != Some(outcome) => {
                     Err(self.lost("the claim is ended already, so its outcome can no longer be noted"))
                 }
-                _ => Ok((**record).clone()),
+                _ => Ok(*record),
             };
         }
-        self.end(|record| {
-            if let Some(outcome) = outcome {
-                record.state.set("outcome", outcome.to_string());
-            }
-        })
+        ended
     }
 
     /// Ends the claim, with a last change of the record.
@@ -416,7 +423,7 @@ impl Holder {
                 "the record carries another token, of epoch {}",
                 record.owner.epoch
             ))),
-            Ok(record) if record.owner.ended.is_some() => Err(self.lost("the claim is ended")),
+            Ok(record) if record.owner.ended.is_some() => Err(self.lost(ENDED)),
             Ok(record) => Ok(record),
             Err(_) if sight.is_absent() => Err(self.lost("the record is gone")),
             Err(facts) => Err(not_a_record(&self.site.path, facts)),

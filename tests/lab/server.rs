@@ -176,8 +176,8 @@ fn soft(lab: &mut Lab) -> Result {
                 .then_some(()))
         })?;
         assert_ne!(c.sh(&format!("kill -0 {pid}"))?.code, 0, "its command is gone");
-        for lease in [held, ours, free] {
-            assert_eq!(judge(&c, lease, &[])?, "undetermined/unreadable");
+        assert_eq!(judge(&c, ours, &[])?, "undetermined/unreadable");
+        for lease in [held, free] {
             let done = c
                 .cmd(&["leasehold", "claim", lease, "--owner", "1"])
                 .limit(TAKEOVER)

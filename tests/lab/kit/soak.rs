@@ -308,8 +308,11 @@ impl Crowd<'_> {
             let last = text
                 .lines()
                 .rfind(|line| line.starts_with("leasehold: ") && !line.contains("waiting for"));
-            let words = last.unwrap_or(&text).split(": ").filter(|part| !part.contains("/mnt/"));
-            let message = format!("{}: {}", done.code, words.collect::<Vec<_>>().join(": "));
+            let words = last
+                .unwrap_or(&text)
+                .split(' ')
+                .map(|word| if word.contains("/mnt/") { "…" } else { word });
+            let message = format!("{}: {}", done.code, words.collect::<Vec<_>>().join(" "));
             *locked(self.errors).entry(message).or_default() += 1;
         }
     }

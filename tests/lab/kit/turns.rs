@@ -41,7 +41,10 @@ pub fn time(node: &Node, agent: &[String], rounds: u32, sides: &[Side]) -> Resul
         .stdin(&serde_json::to_string(sides)?)
         .limit(Duration::from_secs(600))
         .run()?;
-    serde_json::from_slice(&done.stdout).map_err(|e| format!("{e}: {} {}", done.out(), done.err()).into())
+    // The test runner's own lines come first.
+    let out = done.out();
+    let json = out.find("[{").map_or("", |at| &out[at..]);
+    serde_json::from_str(json).map_err(|e| format!("{e}: {} {}", done.out(), done.err()).into())
 }
 
 /// On the node.
