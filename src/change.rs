@@ -366,6 +366,8 @@ impl Driver<'_> {
                     return Reply::Written(id);
                 }
                 Ok(_) => Reply::Refused,
+                // Somebody took it for abandoned: another host, by a clock of the server's that was set forward.
+                Err(Error::Io { source, .. }) if platform::is_stale(&source) => continue,
                 Err(error) => {
                     self.failure.get_or_insert(error);
                     Reply::Failed

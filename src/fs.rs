@@ -38,6 +38,8 @@ pub struct Stat {
     pub links: u64,
     /// Permission bits.
     pub mode: u32,
+    /// Owner.
+    pub uid: u32,
     /// Group.
     pub gid: u32,
     /// Bytes.

@@ -329,11 +329,16 @@ fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
         return Ok(Sight::flawed(RecordState::NotAFile, "the path names a directory"));
     }
     // An NFS client may go on trusting a name whose record has been replaced until it learns that the directory changed.
-    if freshen && let Err(error) = fs.stat(directory(path)) {
-        return Ok(Sight::flawed(
-            RecordState::Unreadable,
-            format!("its directory: {error}"),
-        ));
+    if freshen {
+        // With the dot also where the directory's name is a link; one that is removed and still open has no name left.
+        let missing = match fs.stat(&directory(path).join(".")) {
+            Ok(dir) if dir.links > 0 => None,
+            Ok(_) => Some("it has been removed".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(why) = missing {
+            return Ok(Sight::flawed(RecordState::Unreadable, format!("its directory: {why}")));
+        }
     }
     let stat = match fs.stat(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

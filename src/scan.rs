@@ -258,12 +258,17 @@ impl<F: FnMut(usize)> Scan<F> {
         // A channel to wait on until every worker is done: each holds a sender.
         let (alive, done) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            for _ in 0..self.jobs.get() {
+            let spawn = |_| {
                 let (walk, alive) = (&walk, alive.clone());
-                scope.spawn(move || {
+                let work = move || {
                     let _alive = alive;
                     walk.work();
-                });
+                };
+                std::thread::Builder::new().spawn_scoped(scope, work)
+            };
+            // At a limit of processes, as many as there may be; this one, if there may be no other.
+            if (0..self.jobs.get()).map_while(|n| spawn(n).ok()).count() == 0 {
+                walk.work();
             }
             drop(alive);
             while let Err(RecvTimeoutError::Timeout) = done.recv_timeout(TICK) {
@@ -289,18 +294,26 @@ impl<F: FnMut(usize)> Scan<F> {
         let (out, results) = mpsc::sync_channel(1024);
         let workers = self.jobs.get().min(unpoisoned(parts.lock()).len());
         std::thread::scope(|scope| {
-            for _ in 0..workers {
-                let (parts, out, weigher, made) = (&parts, out.clone(), &weigher, &made);
-                scope.spawn(move || {
-                    loop {
-                        let Some((at, part)) = unpoisoned(parts.lock()).pop_front() else {
-                            return;
-                        };
-                        let findings: Vec<T> = part.into_iter().map(|seen| made(weigher.weigh(seen))).collect();
+            let next = || {
+                let (at, part) = unpoisoned(parts.lock()).pop_front()?;
+                let findings: Vec<T> = part.into_iter().map(|seen| made(weigher.weigh(seen))).collect();
+                Some((at, findings))
+            };
+            let spawn = |_| {
+                let out = out.clone();
+                let work = move || {
+                    while let Some(findings) = next() {
                         // The other side takes all there are.
-                        let _ = out.send((at, findings));
+                        let _ = out.send(findings);
                     }
-                });
+                };
+                std::thread::Builder::new().spawn_scoped(scope, work)
+            };
+            if (0..workers).map_while(|n| spawn(n).ok()).count() == 0 {
+                // Alone, they come in order.
+                while let Some((_, findings)) = next() {
+                    findings.into_iter().for_each(&mut each);
+                }
             }
             drop(out);
             let mut early = HashMap::new();

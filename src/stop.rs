@@ -205,6 +205,21 @@ impl Stop {
             };
             return Err(Error::invalid(&self.path, what));
         }
+        // A record that somebody else wrote may name any process, for whoever acts on it to end.
+        let (writer, user) = (
+            sight.stat.map(|stat| stat.uid),
+            judgement.owner.valid_pid().and_then(platform::process_uid),
+        );
+        if writer != Some(0) && writer != user {
+            let shown = |uid: Option<u32>| uid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string());
+            let what = format!(
+                "it was written by user {}, and the process is of user {}: nothing was signalled; end it by hand, if it is \
+                 the right one",
+                shown(writer),
+                shown(user)
+            );
+            return Err(Error::invalid(&self.path, what));
+        }
         let keeper = record.owner.keeper.as_ref().and_then(|keeper| {
             let watch = ExitWatch::open(keeper.pid);
             // Opened first, looked at after, as the owner.

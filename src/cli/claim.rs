@@ -106,14 +106,14 @@ pub(crate) fn run(args: Args) -> Exit {
                 token
             };
             match text::try_print(format!("{told}\n").as_bytes()) {
-                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(error) => {
                     // The caller has no token and takes this for a failed claim: dropped, the lease is released.
                     text::complain(&format!(
                         "leasehold: cannot print the token: {error}; the lease is given back\n"
                     ));
                     Exit::Io
                 }
-                _ => {
+                Ok(()) => {
                     lease.leave();
                     Exit::Done
                 }

@@ -98,6 +98,14 @@ pub(crate) fn run(args: Args) -> u8 {
         Ok(path) => path,
         Err(exit) => return OWN + exit as u8,
     };
+    if args
+        .status_file
+        .as_deref()
+        .is_some_and(|file| super::judge::same_file(file, &path))
+    {
+        text::complain("leasehold: --status-file would overwrite the record itself\n");
+        return USAGE;
+    }
     let mut claim = args.admission.apply(Claim::new(&path), &path);
     if let Some((starts, within)) = args.budget {
         claim = claim.budget(starts, within);

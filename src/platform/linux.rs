@@ -133,6 +133,10 @@ pub(super) fn end_by_signal(signal: i32) {
     }
 }
 
+pub(super) fn process_uid(pid: Pid) -> Option<u32> {
+    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+}
+
 pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {
     let none = ProcessFacts {
         exists: Some(false),
@@ -363,9 +367,15 @@ pub(super) fn create(path: &Path, like: Option<&Stat>) -> io::Result<File> {
         .open(path)?;
     if let Some(like) = like {
         let own = file.metadata()?;
-        // Someone who may not give the group away must not widen what the old group was allowed.
+        // Who may not give it that group gives its own what all others were allowed: nobody gets more, and only the old
+        // group may get less.
         let group = own.gid() == like.gid || rustix::fs::fchown(&file, None, Some(Gid::from_raw(like.gid))).is_ok();
-        let mode = if group { like.mode } else { like.mode & 0o707 };
+        let mode = like.mode & 0o777;
+        let mode = if group {
+            mode
+        } else {
+            mode & 0o707 | (mode & 0o007) << 3
+        };
         if own.mode() & 0o7777 != mode {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         }
@@ -400,6 +410,7 @@ impl From<rustix::fs::Statx> for Stat {
             inode: found.stx_ino,
             links: found.stx_nlink.into(),
             mode: u32::from(found.stx_mode) & 0o7777,
+            uid: found.stx_uid,
             gid: found.stx_gid,
             size: found.stx_size,
             changed: Duration::new(found.stx_mtime.tv_sec.max(0).unsigned_abs(), found.stx_mtime.tv_nsec),
@@ -415,6 +426,7 @@ impl From<&std::fs::Metadata> for Stat {
             inode: found.ino(),
             links: found.nlink(),
             mode: found.mode() & 0o7777,
+            uid: found.uid(),
             gid: found.gid(),
             size: found.size(),
             changed: Duration::new(

@@ -75,6 +75,11 @@ pub(crate) fn uid() -> Option<u32> {
     os::uid()
 }
 
+/// The effective user of a process.
+pub(crate) fn process_uid(pid: Pid) -> Option<u32> {
+    os::process_uid(pid)
+}
+
 /// Ends this process by a signal, without a core; returns where that is not possible.
 pub(crate) fn end_by_signal(signal: i32) {
     os::end_by_signal(signal);

@@ -49,6 +49,10 @@ pub(super) fn uid() -> Option<u32> {
 
 pub(super) fn end_by_signal(_signal: i32) {}
 
+pub(super) fn process_uid(_pid: Pid) -> Option<u32> {
+    None
+}
+
 pub(super) fn probe(_pid: Pid, _pidfd: bool) -> ProcessFacts {
     ProcessFacts::default()
 }
@@ -139,6 +143,7 @@ fn describe(found: &Metadata) -> Stat {
         inode: 0,
         links: 1,
         mode: 0,
+        uid: 0,
         gid: 0,
         size: found.len(),
         changed: found
