@@ -22,6 +22,9 @@ pub enum Kind {
     Claim,
     /// The owner of the current claim: renew, note, release, hand over.
     Holder,
+    /// Somebody on the host of a dead owner, who ends its claim: under the same token, as a holder does, and only while
+    /// the heartbeat does not move.
+    Settle,
 }
 
 /// What makes one state of a record: any change changes it.
@@ -118,7 +121,8 @@ pub enum Outcome {
     Committed { seq: u64, temp: TempId },
     /// The change is not allowed.
     Refused,
-    /// A holder found `F` gone and put its record back by asking: the caller must vacate it, and has lost.
+    /// A holder found `F` gone and put its record back by asking: the caller must vacate it, and has lost. (What a
+    /// settlement puts back is vacant already.)
     Resurrected,
     /// Another contender is at work, and the caller does not want to wait.
     GaveWay,
@@ -191,9 +195,9 @@ pub struct Ballot {
 }
 
 impl Ballot {
-    /// A change under `token`: for a claim the new one, for a holder the current one. With `give_way` a rival
-    /// that gets its change done meanwhile ends it ([`Outcome::GaveWay`]). One that does not is outlasted in any case: it
-    /// may have crashed.
+    /// A change under `token`: for a claim the new one, for a holder or a settlement the current one. With `give_way` a
+    /// rival that gets its change done meanwhile ends it ([`Outcome::GaveWay`]). One that does not is outlasted in any
+    /// case: it may have crashed.
     pub fn new(kind: Kind, token: Token, give_way: bool) -> Self {
         Self {
             kind,
@@ -447,7 +451,7 @@ impl Ballot {
     /// processes, one of which may have won our number before we came to take its ballot: there only the file tells.
     fn is_ours(&self, stamp: Option<Stamp>, own: bool) -> bool {
         let named = stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number);
-        named && (own || self.kind != Kind::Holder)
+        named && (own || self.kind == Kind::Claim)
     }
 
     fn is_as_seen(&self, stamp: Option<Stamp>) -> bool {
@@ -485,7 +489,7 @@ impl Ballot {
     /// `F` is our record, by a rename or because it was `linked`: to a holder that says that `F` was gone.
     fn committed(&mut self, linked: bool) -> Action {
         let outcome = match self.kind {
-            Kind::Holder if linked => Outcome::Resurrected,
+            Kind::Holder | Kind::Settle if linked => Outcome::Resurrected,
             _ => Outcome::Committed {
                 seq: self.number,
                 temp: self.temp(),

@@ -119,6 +119,14 @@ impl Site {
         self.beside(&names::ballot(&self.name, number))
     }
 
+    /// Whether the record, last changed at `seen`, has not been changed since this host booted. Exact, since both stamps
+    /// are of the file server's clock: `written` is that of a file written just now.
+    pub fn is_older_than_boot(&self, seen: Duration, written: &Stat) -> bool {
+        // It may have been replaced between the look at its stamp and that at its content.
+        let same = self.judge.fs.stat(&self.path).is_ok_and(|now| now.changed == seen);
+        same && written.changed.saturating_sub(seen) >= platform::since_boot()
+    }
+
     /// Carries a change through.
     pub fn change(&self, ballot: Ballot, change: &mut dyn Change) -> Result<Ended> {
         Driver {

@@ -166,6 +166,7 @@ impl Claim {
     }
 
     /// Names a supervisor of this host that ends with or after the owner: the record stays held until it has ended.
+    #[cfg(all(target_os = "linux", not(leasehold_portable)))]
     pub(crate) fn keeper(mut self, keeper: Process) -> Self {
         self.keeper = Some(keeper);
         self
@@ -178,6 +179,7 @@ impl Claim {
     }
 
     /// The command line to show to people, where the owner's own does not tell it yet.
+    #[cfg(all(target_os = "linux", not(leasehold_portable)))]
     pub(crate) fn command(mut self, line: String) -> Self {
         self.command = Some(platform::shown(&line));
         self
@@ -248,6 +250,7 @@ impl Claim {
             younger_than_boot: None,
             spent_until: None,
             starts: Vec::new(),
+            carried: None,
         };
         candidate.record.owner.seq = u64::MAX;
         if candidate.record.print().len() > LARGEST {
@@ -369,6 +372,8 @@ struct Candidate<'a> {
     spent_until: Option<Duration>,
     /// Earlier starts of this boot that the budget still counts, and those of other boots.
     starts: Vec<Start>,
+    /// The same, as a claim without a budget found them.
+    carried: Option<Value>,
 }
 
 /// At most so many starts within a time.
@@ -387,7 +392,7 @@ struct Start {
 
 impl Candidate<'_> {
     fn refusal(&mut self) -> Error {
-        let (judgement, ..) = self.verdict.take().expect("a refusal follows a look");
+        let (judgement, facts, _) = self.verdict.take().expect("a refusal follows a look");
         if let Some(until) = self.spent_until.take() {
             let again_in = until.saturating_sub(self.site.judge.clock.now());
             return Error::BudgetSpent {
@@ -395,25 +400,32 @@ impl Candidate<'_> {
                 again_in,
             };
         }
-        if self.is_in_doubt(&judgement) && self.admits(&judgement) {
+        if self.is_in_doubt(&judgement) && self.admits(&judgement, &facts) {
             Error::InDoubt(Box::new(judgement))
         } else {
             Error::Refused(Box::new(judgement))
         }
     }
 
-    fn admits(&self, judgement: &Judgement) -> bool {
+    fn admits(&self, judgement: &Judgement, facts: &Facts) -> bool {
         match judgement.verdict {
             Verdict::Free | Verdict::Dead => true,
             Verdict::Lapsed => self.take_lapsed,
-            Verdict::Undetermined => self.sole_writer && is_elsewhere(judgement.reason),
+            // Whoever renewed it just now is another writer.
+            Verdict::Undetermined => {
+                self.sole_writer && is_elsewhere(judgement.reason) && facts.lease.renewal_seen != Some(true)
+            }
             Verdict::Held => false,
         }
     }
 
     /// Whether the budget allows one more start now; if so, it is counted.
     fn affords(&mut self, record: Option<&Record>) -> bool {
-        let Some(budget) = self.budget else { return true };
+        let Some(budget) = self.budget else {
+            // For claims that have one.
+            self.carried = record.and_then(|record| record.state.fields().get(STARTS)).cloned();
+            return true;
+        };
         let boot = self.site.judge.host.observer.boot.clone();
         let now = self.site.judge.clock.now();
         let known = record
@@ -461,14 +473,20 @@ impl Change for Candidate<'_> {
         let clock = &self.site.judge.clock;
         let lease = self.watch.saw(sight.stamp(), self.began, clock.now());
         self.began = clock.now();
-        let (mut judgement, mut facts) = self.site.judge.weigh(&self.site.path, sight, lease);
+        let (judge, path) = (&self.site.judge, &self.site.path);
+        // The policy speaks for what nobody can tell; the server may be able to.
+        let (mut judgement, mut facts) = match self.sole_writer {
+            true => judge.weigh_with_server(path, sight, lease),
+            false => judge.weigh(path, sight, lease),
+        };
         let changed = sight.stat.map(|stat| stat.changed);
         if rests_on_a_reboot(&judgement) && changed.is_some() && changed == self.younger_than_boot {
             facts.lease.changed_since_boot = Some(true);
             judgement = crate::verdict::judge(&facts);
         }
-        let admitted =
-            self.admits(&judgement) && !self.is_in_doubt(&judgement) && self.affords(sight.content.as_deref().ok());
+        let admitted = self.admits(&judgement, &facts)
+            && !self.is_in_doubt(&judgement)
+            && self.affords(sight.content.as_deref().ok());
         if let Ok(record) = &sight.content {
             self.epoch = self.epoch.max(record.owner.epoch.saturating_add(1));
         }
@@ -485,6 +503,8 @@ impl Change for Candidate<'_> {
         self.record.owner.lock = locked.then(|| LOCK.to_owned());
         if self.budget.is_some() {
             self.record.state.set(STARTS, json!(self.starts));
+        } else if let Some(starts) = self.carried.clone() {
+            self.record.state.set(STARTS, starts);
         }
         self.record.owner.epoch = self.epoch;
         self.record.beat = beat(self.site.judge.clock.now(), 0);
@@ -499,15 +519,7 @@ impl Change for Candidate<'_> {
         if !rests_on_a_reboot(judgement) {
             return true;
         }
-        // The record may have been replaced between the look at its stamp and that at its content.
-        let stamped = self
-            .site
-            .judge
-            .fs
-            .stat(&self.site.path)
-            .is_ok_and(|now| now.changed == *changed);
-        let age = written.changed.saturating_sub(*changed);
-        let since_boot = !stamped || age < platform::since_boot();
+        let since_boot = !self.site.is_older_than_boot(*changed, written);
         facts.lease = LeaseFacts {
             changed_since_boot: Some(since_boot),
             ..facts.lease.clone()

@@ -198,6 +198,31 @@ mod tests {
     }
 
     #[test]
+    fn a_heartbeat_that_fails_is_tried_again_in_time() {
+        for ttl in [5, 6, 60, 3600] {
+            let terms = Terms::new(s(ttl), Terms::usual_grace(s(ttl)));
+            let deadline = Deadline::new(terms, s(0));
+            assert!(
+                terms.interval() + 3 * terms.retry() < deadline.terminate_at(),
+                "ttl {ttl}"
+            );
+            // With the longest grace there is still one in time.
+            let hasty = Deadline::new(Terms::new(s(ttl), s(ttl)), s(0));
+            assert!(terms.interval() < hasty.terminate_at(), "ttl {ttl}");
+        }
+    }
+
+    #[test]
+    fn an_older_heartbeat_moves_nothing_back() {
+        let mut deadline = Deadline::new(Terms::new(s(60), s(10)), s(100));
+        assert!(deadline.beat(good(90, 101)));
+        assert_eq!(deadline.at(), s(160));
+        // Begun long ago and only now back: it counts from when it began.
+        assert!(deadline.beat(good(110, 159)));
+        assert_eq!(deadline.at(), s(170));
+    }
+
+    #[test]
     fn the_kill_always_comes_before_the_deadline() {
         for ttl in [5, 6, 60, 3600] {
             for grace in [0, 1, 30, 10_000] {

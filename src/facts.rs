@@ -139,6 +139,24 @@ pub struct RecordFacts {
     /// See [`crate::RunState::outcome`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// Present: no record of ours, but a file in which another program names an owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub legacy: Option<LegacyFacts>,
+}
+
+/// What is peculiar to files of other programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LegacyFacts {
+    /// Which kind of file: the name of a [`crate::legacy::Family`].
+    pub family: String,
+    /// The recorded start of the process as a reading of a wall clock: the seconds since 1970 that it would be in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<i64>,
+    /// The same reading, of this host's clock in this host's zone, for the process that has the pid now. Only found out
+    /// where the same host is proven.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub born: Option<i64>,
 }
 
 /// The recorded supervisor.
@@ -201,6 +219,7 @@ impl From<&Record> for RecordFacts {
             }),
             intent: record.state.intent().map(Cow::into_owned),
             outcome: record.state.outcome().map(|outcome| outcome.to_string()),
+            legacy: None,
         }
     }
 }
@@ -216,6 +235,10 @@ impl From<&Flaw> for RecordFacts {
                 return Self {
                     state: RecordState::Present,
                     pid: Some(pid.get().into()),
+                    legacy: Some(LegacyFacts {
+                        family: "bare-pid".into(),
+                        ..LegacyFacts::default()
+                    }),
                     ..Self::default()
                 };
             }

@@ -89,7 +89,8 @@ impl Mount {
         };
         match self.kind.as_str() {
             "nfs" | "nfs4" => {
-                if has("nolock") || matches!(value("local_lock"), Some("all" | "flock")) {
+                // With posix alone a flock reaches the server, but the question, which is one of POSIX locks, does not.
+                if has("nolock") || value("local_lock").is_some_and(|local| local != "none") {
                     return LockReach::NotShared;
                 }
                 match value("vers").or_else(|| value("nfsvers")) {
@@ -103,18 +104,32 @@ impl Mount {
             "lustre" => LockReach::NotShared,
             "gfs2" | "ocfs2" | "gpfs" | "ceph" => LockReach::Cluster,
             "cifs" | "smb3" if has("nobrl") || has("nolock") => LockReach::NotShared,
-            kind if kind == "cifs" || kind == "smb3" || kind == "9p" || kind.starts_with("fuse") => LockReach::Unknown,
-            _ => LockReach::Local,
+            kind if LOCAL.contains(&kind) => LockReach::Local,
+            // CIFS, FUSE, virtiofs, 9p, AFS, BeeGFS and others: as their servers are set up.
+            _ => LockReach::Unknown,
         }
     }
 }
 
-/// The mount of a device, among the lines of a mountinfo; the last one, which hides those before it.
-pub fn find(mountinfo: &str, device: (u32, u32)) -> Option<Mount> {
-    mountinfo
-        .lines()
-        .filter_map(Mount::parse)
-        .rfind(|mount| mount.device == device)
+/// Filesystems of one host. An overlay belongs here too, whatever lies below: what is written goes to its upper layer.
+const LOCAL: [&str; 17] = [
+    "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "ntfs3", "overlay", "ramfs",
+    "reiserfs", "tmpfs", "vfat", "xfs", "zfs",
+];
+
+/// How far locks reach on a device, among the lines of a mountinfo.
+///
+/// A device may be mounted at several places, as by bind mounts. Options of locking belong to its superblock, so that
+/// all its lines agree, and no path needs to be compared; should they not, nothing is known.
+pub fn lock_reach(mountinfo: &str, device: (u32, u32)) -> LockReach {
+    let mounts = mountinfo.lines().filter_map(Mount::parse);
+    let mut reaches = mounts
+        .filter(|mount| mount.device == device)
+        .map(|mount| mount.lock_reach());
+    match reaches.next() {
+        Some(first) if reaches.all(|other| other == first) => first,
+        _ => LockReach::Unknown,
+    }
 }
 
 /// Space, tab, newline and backslash stand as three octal digits.
@@ -159,11 +174,62 @@ mod tests {
         ] {
             let _ = Mount::parse(odd);
         }
-        assert_eq!(
-            find(&format!("{line}\n{line} \n"), (0, 41)).map(|mount| mount.kind),
-            Some("nfs4".into())
-        );
-        assert_eq!(find(line, (0, 42)), None);
+    }
+
+    /// As kernels print it on hosts that have a little of everything.
+    const MOUNTS: &str = r"22 28 0:21 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc rw
+28 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw,errors=remount-ro
+70 28 0:55 / /home rw,relatime shared:40 - autofs systemd-1 rw,fd=62,pgrp=1,timeout=0,minproto=5,maxproto=5,direct
+71 70 0:56 / /home rw,relatime shared:41 - nfs4 filer:/export/home rw,vers=4.2,rsize=1048576,hard,proto=tcp,local_lock=none,addr=10.0.0.2
+72 28 0:56 /alice /srv/a b rw,nosuid,relatime shared:41 - nfs4 filer:/export/home rw,vers=4.2,hard,local_lock=none,addr=10.0.0.2
+73 28 0:57 / /old rw,relatime - nfs filer:/export/old rw,vers=3,nolock,hard,proto=tcp,mountproto=tcp,local_lock=all,addr=10.0.0.2
+74 28 0:58 / /v3 rw,relatime - nfs filer:/export/v3 rw,vers=3,hard,mountvers=3,mountproto=tcp,local_lock=none,addr=10.0.0.2
+75 28 0:59 / /scratch rw,noatime shared:50 - lustre 10.1.0.1@o2ib:10.1.0.2@o2ib:/scratch rw,checksum,flock,user_xattr,lruresize
+76 28 0:60 / /work rw,noatime shared:51 - lustre 10.1.0.1@o2ib:/work rw,checksum,localflock,lazystatfs
+77 28 0:61 / /gpfs/fs1 rw,relatime shared:52 - gpfs fs1 rw
+78 28 0:62 / /mnt/beegfs rw,relatime shared:53 - beegfs beegfs_nodev rw,cfgFile=/etc/beegfs/beegfs-client.conf,_netdev
+79 28 0:63 / /mnt/win rw,relatime - cifs //srv/share rw,vers=3.1.1,cache=strict,username=a,uid=0,soft,nounix,serverino,mapposix
+80 28 0:64 / /mnt/nobrl rw,relatime - cifs //srv/share2 rw,vers=3.1.1,username=a,nobrl
+81 28 0:65 / /mnt/s rw,nosuid,nodev,relatime - fuse.sshfs alice@login-a:/home rw,user_id=1000,group_id=1000
+82 28 0:66 / /shared rw,relatime - virtiofs shared0 rw
+83 28 0:67 / /var/lib/docker/overlay2/x/merged rw,relatime - overlay overlay rw,lowerdir=/home/l,upperdir=/u,workdir=/w
+84 28 0:68 / /afs rw,relatime - afs none rw,dyn
+85 28 0:69 / /mnt/ceph rw,relatime - ceph 10.0.0.3:6789:/ rw,name=admin,secret=<hidden>,acl
+86 28 0:70 / /mnt/glusterfs rw,relatime - fuse.glusterfs g:/v rw,user_id=0,group_id=0,allow_other
+87 28 0:71 / /mnt/posix rw,relatime - nfs filer:/export/p rw,vers=3,local_lock=posix
+88 28 0:72 / /x rw - nfs4 filer:/one rw,vers=4.1,local_lock=none
+89 28 0:72 / /y rw - nfs filer:/two rw,vers=3,local_lock=all
+";
+
+    #[test]
+    fn each_device_of_a_mount_table_has_its_own_reach() {
+        let expected = [
+            (55, LockReach::Unknown),
+            (56, LockReach::Nfs4),
+            (57, LockReach::NotShared),
+            (58, LockReach::Nfs3),
+            (59, LockReach::Cluster),
+            (60, LockReach::NotShared),
+            (61, LockReach::Cluster),
+            (62, LockReach::Unknown),
+            (63, LockReach::Unknown),
+            (64, LockReach::NotShared),
+            (65, LockReach::Unknown),
+            (66, LockReach::Unknown),
+            (67, LockReach::Local),
+            (68, LockReach::Unknown),
+            (69, LockReach::Cluster),
+            (70, LockReach::Unknown),
+            (71, LockReach::NotShared),
+            // Two lines of one device that do not agree.
+            (72, LockReach::Unknown),
+            // Not mounted here.
+            (99, LockReach::Unknown),
+        ];
+        for (minor, reach) in expected {
+            assert_eq!(lock_reach(MOUNTS, (0, minor)), reach, "0:{minor}");
+        }
+        assert_eq!(lock_reach(MOUNTS, (259, 2)), LockReach::Local);
     }
 
     #[test]
@@ -173,7 +239,7 @@ mod tests {
             ("nfs", "vers=3,local_lock=none", LockReach::Nfs3),
             ("nfs", "vers=3,nolock,local_lock=all", LockReach::NotShared),
             ("nfs", "vers=3,local_lock=flock", LockReach::NotShared),
-            ("nfs4", "vers=4.0,local_lock=posix", LockReach::Nfs4),
+            ("nfs", "vers=3,local_lock=posix", LockReach::NotShared),
             ("lustre", "flock", LockReach::Cluster),
             ("lustre", "localflock", LockReach::NotShared),
             ("lustre", "", LockReach::NotShared),
@@ -181,6 +247,9 @@ mod tests {
             ("cifs", "", LockReach::Unknown),
             ("fuse.sshfs", "", LockReach::Unknown),
             ("9p", "", LockReach::Unknown),
+            ("virtiofs", "", LockReach::Unknown),
+            ("beegfs", "", LockReach::Unknown),
+            ("neverheardof", "", LockReach::Unknown),
             ("ext4", "", LockReach::Local),
             ("tmpfs", "", LockReach::Local),
         ];

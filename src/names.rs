@@ -44,10 +44,13 @@ pub fn ballot(name: &OsStr, number: u64) -> OsString {
     companion(name, format!(".ballot-{number}"))
 }
 
-/// The name under which a record that an operator broke is kept.
-pub fn broken(name: &OsStr, epoch: u64) -> OsString {
+/// The name under which a record that an operator broke is kept; `number` from 1 on, for when there is one already.
+pub fn broken(name: &OsStr, epoch: u64, number: usize) -> OsString {
     let mut full = name.to_owned();
     full.push(format!(".broken-{epoch}"));
+    if number > 1 {
+        full.push(format!(".{number}"));
+    }
     full
 }
 
@@ -57,6 +60,16 @@ fn companion(name: &OsStr, suffix: String) -> OsString {
     full.push(name);
     full.push(suffix);
     full
+}
+
+/// Whether `candidate` is what [`broken`] names for some record.
+pub fn is_broken(candidate: &OsStr) -> bool {
+    let (bytes, mark) = (candidate.as_encoded_bytes(), b".broken-");
+    let at = bytes.windows(mark.len()).rposition(|window| window == mark);
+    at.is_some_and(|at| {
+        let digits = &bytes[at + mark.len()..];
+        at > 0 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    })
 }
 
 /// The temp file that `candidate` is for the record `name`, if it is one.

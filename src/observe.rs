@@ -9,12 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::ballot::Stamp;
 use crate::clock::{BootClock, Clock};
 use crate::error::{Error, Result};
-use crate::facts::{Facts, LeaseFacts, LockFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
+use crate::facts::{Facts, LeaseFacts, LegacyFacts, LockFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
 use crate::fs::{Disk, Fs, Kind, Stat};
 use crate::identity::Host;
+use crate::legacy::{self, Content, FAMILIES};
+use crate::mount::LockReach;
 use crate::owner::Pid;
 use crate::platform;
-use crate::record::{LARGEST, Record};
+use crate::record::{Flaw, LARGEST, Record};
 use crate::verdict::{Judgement, Question, Reason, Verdict, examine};
 
 /// How often a look is taken again when the server says that the file is stale: replaced while we looked.
@@ -25,6 +27,9 @@ const BOOT_CLOCK_SLACK: Duration = Duration::from_secs(300);
 
 /// The largest bound pid file that is read.
 const LARGEST_PAYLOAD: usize = 4096;
+
+/// How a record begins.
+const MARK: &[u8] = b"{\"leasehold\"";
 
 /// Judges the record at `path` as seen from this host and process. Changes nothing.
 ///
@@ -78,6 +83,8 @@ pub struct Judge {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) table: Arc<dyn ProcessTable>,
     pub(crate) host: Arc<Host>,
+    /// How far the locks of a directory's files reach.
+    reach: fn(&Path) -> LockReach,
 }
 
 impl Judge {
@@ -88,6 +95,7 @@ impl Judge {
             clock: Arc::new(BootClock),
             table: Arc::new(KernelTable),
             host: Arc::new(Host::here()),
+            reach: platform::lock_reach,
         }
     }
 
@@ -100,6 +108,13 @@ impl Judge {
     /// With another clock.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// With another answer to how far the locks of a directory's files reach.
+    #[doc(hidden)]
+    pub fn with_lock_reach(mut self, reach: fn(&Path) -> LockReach) -> Self {
+        self.reach = reach;
         self
     }
 
@@ -133,27 +148,28 @@ impl Judge {
     }
 
     /// The same, with the testimony of the file server about a lock that another host's owner promised to keep.
-    fn weigh_with_server(&self, path: &Path, sight: &Sight, lease: LeaseFacts) -> (Judgement, Facts) {
+    pub(crate) fn weigh_with_server(&self, path: &Path, sight: &Sight, lease: LeaseFacts) -> (Judgement, Facts) {
         let (judgement, mut facts) = self.weigh(path, sight, lease);
         if judgement.reason != Reason::ForeignHost || facts.record.lock.is_none() {
             return (judgement, facts);
         }
-        let reach = platform::lock_reach(directory(path));
-        let held = match reach.can_be_asked() {
-            true => self.fs.open(path).and_then(|file| self.fs.is_locked(&file)).ok(),
-            false => None,
+        let reach = (self.reach)(directory(path));
+        facts.lock = LockFacts {
+            asked: Some(false),
+            held: None,
+            reaches_server: Some(reach.can_be_asked()),
+            protocol: Some(reach.word().to_owned()),
         };
+        if !reach.can_be_asked() {
+            return (crate::verdict::judge(&facts), facts);
+        }
+        let held = self.fs.open(path).and_then(|file| self.fs.is_locked(&file)).ok();
         // The answer is about the file that was opened: it must still be the record that was read.
         let now = look(&*self.fs, path);
         if now.stamp().map(|stamp| (stamp.token, stamp.seq)) != sight.stamp().map(|stamp| (stamp.token, stamp.seq)) {
             return self.weigh(path, &now, LeaseFacts::default());
         }
-        facts.lock = LockFacts {
-            asked: Some(held.is_some()),
-            held,
-            reaches_server: Some(reach.can_be_asked()),
-            protocol: Some(reach.word().to_owned()),
-        };
+        (facts.lock.asked, facts.lock.held) = (Some(true), held);
         (crate::verdict::judge(&facts), facts)
     }
 
@@ -199,13 +215,34 @@ impl Judge {
             observer,
             ..Facts::default()
         };
-        (resolve(&mut facts, &*self.table), facts)
+        let judgement = resolve(&mut facts, &*self.table);
+        match birth(&facts) {
+            None => (judgement, facts),
+            born => {
+                facts.record.legacy.get_or_insert_default().born = born;
+                (resolve(&mut facts, &*self.table), facts)
+            }
+        }
     }
+}
+
+/// When the process that has the pid now was born, as a reading of the wall clock: asked where a record of this boot
+/// gives such a reading.
+fn birth(facts: &Facts) -> Option<i64> {
+    let (record, start) = (&facts.record, facts.process.as_ref()?.start?);
+    let here = record.boot.is_some() && record.boot == facts.observer.boot;
+    record.legacy.as_ref().filter(|_| here)?.started?;
+    platform::born(start)
 }
 
 /// Why what was found is no record that could be read.
 pub(crate) fn not_a_record(path: &Path, facts: &RecordFacts) -> Error {
-    let why = facts.detail.clone().unwrap_or_else(|| "it names no host".into());
+    let family = |legacy: &LegacyFacts| {
+        let known = FAMILIES.iter().find(|family| family.name == legacy.family);
+        known.map_or_else(|| legacy.family.clone(), |family| family.about.to_owned())
+    };
+    let why = facts.detail.clone().or_else(|| facts.legacy.as_ref().map(family));
+    let why = why.unwrap_or_else(|| "it names no host".into());
     let path = path.to_owned();
     match facts.state {
         RecordState::Unreadable => Error::Unreadable { path, why },
@@ -231,6 +268,8 @@ pub(crate) struct Sight {
     pub content: std::result::Result<Box<Record>, Box<RecordFacts>>,
     /// The file, where there is one.
     pub stat: Option<Stat>,
+    /// Whether its first bytes are those of a record, be it a broken one.
+    pub ours: bool,
 }
 
 impl Sight {
@@ -238,6 +277,7 @@ impl Sight {
         Self {
             content: Err(Box::new(RecordFacts::flawed(state, detail))),
             stat: None,
+            ours: false,
         }
     }
 
@@ -261,9 +301,18 @@ impl Sight {
 
 /// One look at a record, bounded in time and size by whatever the path turns out to be.
 pub(crate) fn look(fs: &dyn Fs, path: &Path) -> Sight {
+    look_again(fs, path, true)
+}
+
+/// The same where the directory has been listed just now.
+pub(crate) fn look_listed(fs: &dyn Fs, path: &Path) -> Sight {
+    look_again(fs, path, false)
+}
+
+fn look_again(fs: &dyn Fs, path: &Path, mut freshen: bool) -> Sight {
     let mut stale = None;
     for _ in 0..STALE_TRIES {
-        match try_look(fs, path) {
+        match try_look(fs, path, std::mem::replace(&mut freshen, true)) {
             Ok(sight) => return sight,
             Err(error) if platform::is_stale(&error) => stale = Some(error),
             Err(error) => return Sight::flawed(RecordState::Unreadable, error),
@@ -275,12 +324,12 @@ pub(crate) fn look(fs: &dyn Fs, path: &Path) -> Sight {
     )
 }
 
-fn try_look(fs: &dyn Fs, path: &Path) -> io::Result<Sight> {
+fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
     if names_directory(path) {
         return Ok(Sight::flawed(RecordState::NotAFile, "the path names a directory"));
     }
     // An NFS client may go on trusting a name whose record has been replaced until it learns that the directory changed.
-    if let Err(error) = fs.stat(directory(path)) {
+    if freshen && let Err(error) = fs.stat(directory(path)) {
         return Ok(Sight::flawed(
             RecordState::Unreadable,
             format!("its directory: {error}"),
@@ -294,6 +343,7 @@ fn try_look(fs: &dyn Fs, path: &Path) -> io::Result<Sight> {
                     ..RecordFacts::default()
                 })),
                 stat: None,
+                ours: false,
             });
         }
         found => found?,
@@ -309,7 +359,16 @@ fn try_look(fs: &dyn Fs, path: &Path) -> io::Result<Sight> {
             return flawed(RecordState::TooLarge, &format!("{} bytes", stat.size));
         }
         Kind::File => {}
-        Kind::Symlink => return flawed(RecordState::Symlink, "a symbolic link"),
+        Kind::Symlink => {
+            return match link(fs, path) {
+                Some(facts) => Ok(Sight {
+                    content: Err(Box::new(facts)),
+                    stat: Some(stat),
+                    ours: false,
+                }),
+                None => flawed(RecordState::Symlink, "a symbolic link"),
+            };
+        }
         Kind::Directory => return flawed(RecordState::NotAFile, "a directory"),
         Kind::Other => return flawed(RecordState::NotAFile, "a FIFO, socket or device"),
     }
@@ -325,12 +384,45 @@ fn try_look(fs: &dyn Fs, path: &Path) -> io::Result<Sight> {
     if bytes.len() > LARGEST {
         return flawed(RecordState::TooLarge, "it grew while it was read");
     }
-    let content = Record::parse(&bytes)
-        .map(Box::new)
-        .map_err(|flaw| Box::new(RecordFacts::from(&flaw)));
+    let ours = bytes.starts_with(MARK) || !bytes.is_empty() && MARK.starts_with(&bytes);
+    let content = Record::parse(&bytes).map(Box::new).map_err(|flaw| {
+        Box::new(match &flaw {
+            Flaw::Empty => RecordFacts {
+                detail: starting(fs, path).or(Some(flaw.to_string())),
+                ..RecordFacts::from(&flaw)
+            },
+            Flaw::Torn | Flaw::Malformed(_) | Flaw::BarePid(_) if !ours => std::str::from_utf8(&bytes)
+                .ok()
+                .and_then(|text| legacy::recognise(Content::Text(text)))
+                .unwrap_or_else(|| RecordFacts::from(&flaw)),
+            _ => RecordFacts::from(&flaw),
+        })
+    });
     Ok(Sight {
         content,
         stat: Some(stat),
+        ours,
+    })
+}
+
+/// What a symbolic link says in which another program keeps a lock. One that leads somewhere is a link and nothing else.
+fn link(fs: &dyn Fs, path: &Path) -> Option<RecordFacts> {
+    let target = fs.read_link(path).ok()?;
+    let facts = legacy::recognise(Content::Link(target.to_str()?))?;
+    let nowhere = fs.stat(&directory(path).join(&target)).is_err();
+    nowhere.then_some(facts)
+}
+
+/// What to say of an empty pid file beside which a lock file stands: its program may be about to write it. The lock is
+/// looked up, never tried.
+fn starting(fs: &dyn Fs, path: &Path) -> Option<String> {
+    let mut name = path.file_name()?.to_owned();
+    name.push(".lock");
+    let stat = fs.stat(&path.with_file_name(&name)).ok()?;
+    let name = name.to_string_lossy();
+    Some(match platform::has_local_lock(&stat) {
+        Some(true) => format!("{name} beside it is locked: its program is starting"),
+        _ => format!("{name} stands beside it: its program may be starting, or ended while it did"),
     })
 }
 

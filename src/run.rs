@@ -51,6 +51,12 @@ impl fmt::Display for Ending {
     }
 }
 
+/// Ends this process by a signal that a terminal sent to its command: a shell takes an exit code of 130 for an ordinary
+/// end, and goes on with its script. Returns where that is not possible.
+pub fn end_by_signal(signal: i32) {
+    crate::platform::end_by_signal(signal);
+}
+
 /// What came of a run.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -89,6 +95,7 @@ pub struct Run {
     pub(crate) ttl: Duration,
     pub(crate) grace: Option<Duration>,
     pub(crate) descendants: Descendants,
+    pub(crate) contain: bool,
     pub(crate) on_outlived: Option<Box<dyn FnMut()>>,
 }
 
@@ -110,6 +117,7 @@ impl Run {
             ttl: Duration::from_secs(60),
             grace: None,
             descendants: Descendants::default(),
+            contain: false,
             on_outlived: None,
         }
     }
@@ -132,6 +140,13 @@ impl Run {
         self
     }
 
+    /// Runs the command in a cgroup of its own, which is emptied at the end: descendants are ended also after a SIGKILL of
+    /// this process, and whatever credentials they have. Fails where no cgroup can be made.
+    pub fn contain(mut self, yes: bool) -> Self {
+        self.contain = yes;
+        self
+    }
+
     /// Called when the command still runs at the deadline, in spite of SIGKILL.
     pub fn on_outlived(mut self, call: impl FnMut() + 'static) -> Self {
         self.on_outlived = Some(Box::new(call));
@@ -143,9 +158,9 @@ impl Run {
     /// # Errors
     /// Those of [`Claim::take`]; nothing has run then. Everything after that is in the [`Report`].
     pub fn run(self) -> Result<Report> {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(leasehold_portable)))]
         return crate::supervise::run(self);
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
         Err(crate::Error::invalid(
             self.claim.path(),
             "running a command under a lease is not supported on this system",

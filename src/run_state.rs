@@ -55,6 +55,15 @@ impl RunState {
         self.0.get(key)?.as_str()
     }
 
+    /// Whether a field says this: a string its text, anything else its JSON.
+    pub fn says(&self, key: &str, value: &str) -> bool {
+        match self.0.get(key) {
+            Some(Value::String(text)) => text == value,
+            Some(other) => serde_json::to_string(other).is_ok_and(|json| json == value),
+            None => false,
+        }
+    }
+
     /// Sets a field.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         self.0.insert(key.into(), value.into());

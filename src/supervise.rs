@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::heart::{Heart, Standing};
 use crate::identity::Process;
 use crate::lease::Lease;
+use crate::platform::cgroup::Cgroup;
 use crate::platform::child::{self, Child, Descendant, Events, Gate, Remote, Signal, State, Terminal};
 use crate::run::{Descendants, Ending, Report, Run};
 use crate::run_state::Outcome;
@@ -23,9 +24,19 @@ pub(crate) fn run(run: Run) -> Result<Report> {
     let ttl = Duration::from_secs(run.ttl.as_secs());
     let terms = Terms::new(ttl, run.grace.unwrap_or(Terms::usual_grace(ttl)));
     child::adopt_orphans().map_err(Error::io("become the subreaper for", &path))?;
+    // Before the command, which must not have its descriptors.
+    let cgroup = run.contain.then(Cgroup::create).transpose()?;
     let gate = Gate::fork(&run.words, &path).map_err(Error::io("fork for", &path))?;
+    if let Some(Err(error)) = cgroup.as_ref().map(|cgroup| cgroup.add(gate.pid())) {
+        gate.shut();
+        return Err(error);
+    }
     let words: Vec<_> = run.words.iter().map(|word| word.to_string_lossy()).collect();
-    let claimed = Process::current().and_then(|keeper| {
+    // Whoever is the last to see to the command answers for the record.
+    let keeper = cgroup
+        .as_ref()
+        .map_or_else(Process::current, |cgroup| Process::of(cgroup.sentinel()));
+    let claimed = keeper.and_then(|keeper| {
         run.claim
             .owner(gate.pid())
             .keeper(keeper)
@@ -98,6 +109,7 @@ pub(crate) fn run(run: Run) -> Result<Report> {
             orders,
             news,
             descendants: run.descendants,
+            cgroup: cgroup.as_ref(),
             on_outlived: run.on_outlived,
             phase: Phase::Running,
             ending: None,
@@ -116,6 +128,7 @@ pub(crate) fn run(run: Run) -> Result<Report> {
     vacate(lease, &mut report, at_most);
     // Only now: a signal that came too late for the command must not end us before the record is vacated.
     drop(events);
+    drop(cgroup);
     Ok(report)
 }
 
@@ -309,7 +322,7 @@ fn signal_each(processes: Vec<Descendant>, signal: Signal) {
     processes.into_iter().for_each(|process| process.signal(signal));
 }
 
-struct Supervisor {
+struct Supervisor<'a> {
     child: Child,
     events: Events,
     terminal: Option<Terminal>,
@@ -318,6 +331,7 @@ struct Supervisor {
     orders: Sender<Order>,
     news: Receiver<News>,
     descendants: Descendants,
+    cgroup: Option<&'a Cgroup>,
     on_outlived: Option<Box<dyn FnMut()>>,
     phase: Phase,
     ending: Option<Ending>,
@@ -328,10 +342,12 @@ struct Supervisor {
     asked: HashSet<Descendant>,
 }
 
-impl Supervisor {
+impl Supervisor<'_> {
     /// Waits for the command, and for what it leaves behind. Makes no call on the record's filesystem.
     fn run(mut self, report: &mut Report) -> Events {
-        loop {
+        // It may have been killed in line, before its signals were waited for.
+        self.look_at_the_child();
+        while self.ending.is_none() || !self.is_over() {
             // Only a broken kernel interface ends this; the command is then killed by its parent-death signal.
             let woken = self
                 .events
@@ -356,9 +372,6 @@ impl Supervisor {
             }
             if woken.child && self.ending.is_none() {
                 self.look_at_the_child();
-            }
-            if self.ending.is_some() && self.is_over() {
-                break;
             }
         }
         // No heartbeat may come after the record is vacated; one that hangs is harmless, its file is replaced.
@@ -486,6 +499,16 @@ impl Supervisor {
         if self.descendants != Descendants::Leave {
             signal_each(self.child.descendants_elsewhere(), signal);
         }
+        if signal == Signal::SIGKILL {
+            self.kill_all_contained();
+        }
+    }
+
+    /// Also those that this process may not signal.
+    fn kill_all_contained(&self) {
+        if let Some(cgroup) = self.cgroup {
+            cgroup.kill();
+        }
     }
 
     fn look_at_the_child(&mut self) {
@@ -544,6 +567,9 @@ impl Supervisor {
                     process.signal(Signal::SIGCONT);
                 }
             }
+            if now >= kill_at {
+                self.kill_all_contained();
+            }
             // They may start others meanwhile, of which no signal tells.
             let next = if now < kill_at {
                 kill_at.min(now + GLANCE)
@@ -552,7 +578,12 @@ impl Supervisor {
             };
             self.watch.wait_until(Some(next));
         }
-        left.is_empty()
+        let contained = self.cgroup.is_some_and(|cgroup| !cgroup.is_empty());
+        if contained && self.phase == Phase::Waiting {
+            // No signal tells of those who are nobody's children here.
+            self.watch.wait_until(Some(self.now() + GLANCE));
+        }
+        left.is_empty() && !contained
     }
 
     /// The command was stopped, by a terminal or by somebody.

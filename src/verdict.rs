@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::facts::{Facts, Observer, ProcessFacts, RecordFacts, RecordState};
+use crate::facts::{Facts, LegacyFacts, Observer, ProcessFacts, RecordFacts, RecordState};
 use crate::owner::Pid;
 
 /// Inode of the initial pid namespace, the same on every Linux kernel (`PROC_PID_INIT_INO`, linux/proc_ns.h).
@@ -389,6 +389,9 @@ fn owner(facts: &Facts) -> Result<Finding, Question> {
             Some("the pid is not an integer from 1 to 2147483647".into()),
         ));
     };
+    if let Some(legacy) = &record.legacy {
+        return stranger(facts, pid, &legacy.family);
+    }
     if known(&record.host).is_none() {
         return Ok((Reason::NoHost, None));
     }
@@ -445,10 +448,7 @@ fn place(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
         Some(same) => same,
         None => {
             name == Some(true)
-                && record
-                    .host
-                    .as_deref()
-                    .is_some_and(|name| name != "localhost" && !name.starts_with("localhost."))
+                && names_a_host(record)
                 && machine == Some(true)
                 && initial(record.pidns)
                 && initial(observer.pidns)
@@ -465,6 +465,82 @@ fn place(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
         return Ok((Reason::IdentityConflict, Some(note.into())));
     }
     Ok((Reason::HostRebooted, None))
+}
+
+/// A file of another program. Its boot id, if it is this host's, places it here; so would a machine or operator id. A
+/// name never does, and nothing is held or dead by it: what can be seen is said.
+fn stranger(facts: &Facts, pid: Pid, family: &str) -> Result<Finding, Question> {
+    let (record, observer) = (&facts.record, &facts.observer);
+    let process = || facts.process.as_ref().ok_or(Question::Process { pid, pidfd: false });
+    let note = |reason, note: &str| Ok((reason, Some(format!("{family}: {note}"))));
+    // Another namespace's pid is not to be looked for in this one.
+    let elsewhere = record.pidns.is_some() && record.pidns != observer.pidns;
+    let blind = observer.proc_is_own == Some(false);
+    let boot = agree(&record.boot, &observer.boot);
+    if boot == Some(true) {
+        if blind {
+            return note(Reason::StartUnreadable, "/proc here shows another pid namespace");
+        }
+        if elsewhere {
+            return Ok((Reason::OtherPidNamespace, None));
+        }
+        let found = compare(process()?, record.start, None);
+        return match found.verdict() {
+            // Pid and start ticks agree: that is it. That they do not proves nothing about a process of a container.
+            Verdict::Dead if record.pidns.is_none() => note(Reason::NoPidNamespace, &format!("in this one: {found}")),
+            _ => Ok((found, Some(family.to_owned()))),
+        };
+    }
+    if known(&record.host).is_none() {
+        return note(
+            Reason::NoHost,
+            match boot {
+                Some(_) => "its boot id is not this host's: another host, or an earlier boot of this one",
+                None => "it names a pid and no host",
+            },
+        );
+    }
+    if boot == Some(false) {
+        return note(Reason::ForeignHost, "its boot id is not this host's");
+    }
+    if agree(&record.host, &observer.host) != Some(true) {
+        return note(Reason::NoBoot, "the name is not this host's");
+    }
+    if elsewhere || blind {
+        return note(
+            Reason::NoBoot,
+            "the name is this host's, the pid belongs to another pid namespace",
+        );
+    }
+    let initial = record.pidns == Some(INITIAL_PIDNS) && observer.pidns == Some(INITIAL_PIDNS);
+    let proven = agree(&record.host_id, &observer.host_id)
+        .unwrap_or(agree(&record.machine, &observer.machine) == Some(true) && initial && names_a_host(record));
+    let process = process()?;
+    let differs = matches!((record.start, process.start), (Some(recorded), Some(found)) if recorded != found);
+    match process.exists {
+        Some(false) if proven => note(Reason::NoSuchProcess, "name and machine are this host's"),
+        Some(false) => note(
+            Reason::NoBoot,
+            &format!("the name is this host's, which proves nothing; there is no process {pid} here"),
+        ),
+        Some(true) if differs => note(
+            Reason::NoBoot,
+            &format!("the name is this host's, which proves nothing; the process {pid} here has another start time"),
+        ),
+        Some(true) => note(
+            Reason::NoBoot,
+            &format!("the name is this host's; a process {pid} is here, and may be another one"),
+        ),
+        None => note(
+            Reason::NoBoot,
+            "the name is this host's, and its processes cannot be seen",
+        ),
+    }
+}
+
+/// Whether the recorded name is more than a default that any host may have.
+fn names_a_host(record: &RecordFacts) -> bool {
+    known(&record.host).is_some_and(|name| name != "localhost" && !name.starts_with("localhost."))
 }
 
 /// What to say where another host's record looks like this host's.
@@ -631,6 +707,7 @@ fn evidence(facts: &Facts) -> Vec<Evidence> {
         value.as_ref().map(T::to_string)
     }
     let (record, observer, process) = (&facts.record, &facts.observer, facts.process.as_ref());
+    let legacy = record.legacy.as_ref();
     let row = |what, recorded, found| Evidence { what, recorded, found };
     let mut rows = vec![
         row("host", text(&record.host), text(&observer.host)),
@@ -649,6 +726,12 @@ fn evidence(facts: &Facts) -> Vec<Evidence> {
             text(&record.pidfd),
             process.and_then(|process| text(&process.pidfd)),
         ),
+        row(
+            "start (wall clock)",
+            legacy.and_then(|l| reading(l.started)),
+            legacy.and_then(|l| reading(l.born)),
+        ),
+        row("born after its record by (s)", None, legacy.and_then(contradiction)),
         row("process state", None, process.and_then(state)),
         row(
             "keeper",
@@ -675,6 +758,27 @@ fn evidence(facts: &Facts) -> Vec<Evidence> {
     }
     rows.retain(|row| row.recorded.is_some() || row.found.is_some());
     rows
+}
+
+/// Beyond this a process is clearly younger than the record that names it, in seconds.
+const BORN_SLACK: i64 = 60;
+
+/// By how much the process that has the pid now is younger than the record says: a contradiction, and no more than that.
+/// Wall clocks are stepped, and zones differ.
+fn contradiction(legacy: &LegacyFacts) -> Option<String> {
+    let later = legacy.born?.checked_sub(legacy.started?)?;
+    (later > BORN_SLACK).then(|| later.to_string())
+}
+
+/// A reading of a wall clock, of which nobody knows the zone.
+fn reading(seconds: Option<i64>) -> Option<String> {
+    // Years that can be printed.
+    let seconds = u64::try_from(seconds?)
+        .ok()
+        .filter(|seconds| *seconds < 253_402_300_800)?;
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    Some(text.trim_end_matches('Z').replace('T', " "))
 }
 
 fn state(process: &ProcessFacts) -> Option<String> {

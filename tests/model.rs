@@ -64,10 +64,6 @@ fn finds(fault: Fault, setup: Setup, rules: &[&'static str]) {
 fn breaks(setup: Setup, rules: &[&'static str]) {
     let shown = format!("{setup:?}");
     let (broken, states) = search(setup, HasDiscoveries::AnyOf(rules.iter().copied().collect()));
-    eprintln!(
-        "FOUND {states} {:?}",
-        broken.iter().map(|b| (b.0, b.1.lines().count())).collect::<Vec<_>>()
-    );
     let caught = broken.iter().any(|(rule, _)| rules.contains(rule));
     assert!(caught, "unnoticed in {states} states: {broken:?}\n{shown}");
 }
@@ -130,6 +126,27 @@ fn leftovers_are_swept_at_any_time() {
             ..Setup::of(2, 2)
         },
         100_000,
+    );
+}
+
+#[test]
+fn the_dead_are_settled() {
+    holds(
+        Setup {
+            settle: true,
+            ..Setup::of(2, 2)
+        },
+        50_000,
+    );
+    let tries = vec![2, 1];
+    holds(
+        Setup {
+            settle: true,
+            mishaps: 1,
+            tries,
+            ..Setup::of(2, 2)
+        },
+        50_000,
     );
 }
 

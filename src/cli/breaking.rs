@@ -3,6 +3,7 @@
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 
+use leasehold::facts::RecordState;
 use leasehold::{Judge, Token, break_lease};
 
 use super::exit::Exit;
@@ -14,12 +15,13 @@ Examples:
   leasehold break run/bridge.lease --token \"$token\" --reason 'login-a is scrapped'
   leasehold break run/bridge.lease --token \"$token\" --reason 'ticket 4711' --yes
 
-This is a decision, not a finding: the owner may still run. It has lost the lease then, and stops at its next renewal if \
-it is kept by `leasehold run`. The broken record is kept beside the new, vacant one, with who, when, where and why; its \
-name is printed.
+This is a decision, not a finding: the owner may still run. It has lost the lease then, and stops at its next heartbeat \
+if it is kept by `leasehold run`; others stop when they `verify`. Only the claim with this token is broken: what has been \
+claimed, released or broken since is left alone. The broken record is kept beside the new, vacant one, with who, when, \
+where and why; its name is printed. What its owner was doing stays in doubt. Ask first: `leasehold ask`.
 
-Exit: 0 broken · 2 not confirmed, or not a record · 6 the record carries another token by now · 64 usage · 74 the \
-filesystem failed";
+Exit: 0 broken · 2 not confirmed, or not a record · 6 not that claim any more · 64 usage, or no terminal and no --yes · \
+74 the filesystem failed · 75 its holder changes it all the time";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,13 +49,20 @@ pub(crate) fn run(args: Args) -> Exit {
             text::complain("leasehold: break asks before it acts; without a terminal, say --yes\n");
             return Exit::Usage;
         }
-        let (judgement, _) = judge.judge(&args.path);
-        text::complain(&format!("{}Break it? [y/N] ", text::paragraph(&judgement, &args.path)));
-        let mut answer = String::new();
-        // No answer is a no.
-        let _ = std::io::stdin().lock().read_line(&mut answer);
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Exit::Undetermined;
+        let (judgement, facts) = judge.judge(&args.path);
+        // What stands there is not the claim in question: nothing to ask about, and why is said below.
+        let is_meant = facts.record.state == RecordState::Present && facts.record.token == Some(args.token.to_string());
+        if is_meant {
+            let epoch = facts.record.epoch.unwrap_or_default();
+            let told = text::paragraph(&judgement, &args.path);
+            text::complain(&format!("{told}Break the claim of epoch {epoch}? [y/N] "));
+            let mut answer = String::new();
+            // No answer is a no.
+            let _ = std::io::stdin().lock().read_line(&mut answer);
+            if !matches!(answer.trim(), "y" | "Y" | "yes") {
+                text::complain("leasehold: nothing was changed\n");
+                return Exit::Undetermined;
+            }
         }
     }
     match break_lease(judge, &args.path, args.token, &args.reason) {

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// When a lease may be taken, and with what.
+// When a lease may be taken, and with what.
 #[derive(clap::Args)]
 pub(crate) struct Admission {
     /// Wait for at most this long until the lease can be taken

@@ -8,7 +8,7 @@ use leasehold::{Error, Reason, Verdict};
 pub(crate) enum Exit {
     /// Done; for judge: held.
     Done = 0,
-    /// Verified dead. No verb but judge ends with it.
+    /// Verified dead. No verbs but judge and stop end with it.
     Dead = 1,
     Undetermined = 2,
     Free = 3,
@@ -40,6 +40,17 @@ impl From<Verdict> for Exit {
             Verdict::Undetermined => Self::Undetermined,
             Verdict::Free => Self::Free,
             Verdict::Lapsed => Self::Lapsed,
+        }
+    }
+}
+
+impl Exit {
+    /// Of a process that was not stopped: what the judge says of its record. Held is not done here: what holds it is not
+    /// the recorded process of this host.
+    pub(crate) fn unstopped(error: &Error) -> Self {
+        match error {
+            Error::Refused(judgement) if judgement.verdict != Verdict::Held => judgement.verdict.into(),
+            other => other.into(),
         }
     }
 }

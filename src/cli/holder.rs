@@ -8,7 +8,7 @@ use leasehold::{Holder, Outcome, Pid, Record, Result, Token};
 use super::exit::Exit;
 use super::text;
 
-/// Which claim.
+// Which claim.
 #[derive(clap::Args)]
 struct Which {
     /// The record

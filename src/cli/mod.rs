@@ -9,7 +9,10 @@ mod id;
 mod judge;
 mod path;
 mod run;
+mod scan;
+mod settle;
 mod show;
+mod stop;
 mod text;
 
 use std::io::ErrorKind;
@@ -38,7 +41,7 @@ Examples:
 
 Exit codes, the same for every verb:
    0 done (judge: held)         5 held by another            70 a bug in leasehold
-   1 dead (judge only)          6 lost: token not current    74 the filesystem failed
+   1 verified dead              6 lost: token not current    74 the filesystem failed
    2 undetermined               7 effect in doubt            75 the wait ran out
    3 free                      64 wrong usage
    4 lapsed";
@@ -50,7 +53,8 @@ struct Cli {
     verb: Verb,
 }
 
-// Deferred: only the options of the verb that is called are set up.
+// Deferred: only the options of the verb that is called are set up. A flattened group of options must have no
+// documentation comment then: it would take the place of the verb's.
 #[derive(Subcommand)]
 #[command(defer = true)]
 enum Verb {
@@ -58,6 +62,8 @@ enum Verb {
     Claim(claim::Args),
     /// Judge records: held, dead, lapsed, free, or undetermined with the reason
     Judge(judge::Args),
+    /// Judge every record in directories, and say what to do next
+    Scan(scan::Args),
     /// Print a record without judging it
     Show(show::Args),
     /// Check before a write that the claim is still current, and print its epoch
@@ -72,6 +78,10 @@ enum Verb {
     Note(holder::NoteArgs),
     /// Run a command under a lease, and stop it before the lease can be lost
     Run(run::Args),
+    /// End the owner of a record, if it is verified to be that very process of this host, and vacate the record
+    Stop(stop::Args),
+    /// Vacate the records whose owner was this host's and is dead
+    Settle(settle::Args),
     /// Print the path of the record that a key names
     Path(path::Args),
     /// Ask the owner's host about a record that cannot be judged from here
@@ -102,6 +112,7 @@ pub(crate) fn main() -> ExitCode {
     match cli.verb {
         Verb::Claim(args) => claim::run(args),
         Verb::Judge(args) => judge::run(args),
+        Verb::Scan(args) => scan::run(args),
         Verb::Show(args) => show::run(args),
         Verb::Verify(args) => holder::verify(args),
         Verb::Renew(args) => holder::renew(args),
@@ -109,6 +120,8 @@ pub(crate) fn main() -> ExitCode {
         Verb::HandOver(args) => holder::hand_over(args),
         Verb::Note(args) => holder::note(args),
         Verb::Run(args) => return run::run(args).into(),
+        Verb::Stop(args) => stop::run(args),
+        Verb::Settle(args) => settle::run(args),
         Verb::Path(args) => path::run(args),
         Verb::Ask(args) => ask::run(args),
         Verb::Break(args) => breaking::run(args),
@@ -123,6 +136,15 @@ fn duration(text: &str) -> Result<Duration, String> {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
         Err(_) => humantime::parse_duration(text).map_err(|_| "a time is written as 90s, 5m or 500ms".into()),
     }
+}
+
+/// What a field of the run state has to say, `key=value`.
+fn condition(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or("a condition is written as key=value")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// A field of the run state, `key=value`.
@@ -146,7 +168,10 @@ fn pid(text: &str) -> Result<leasehold::Pid, String> {
 
 /// Reports an error of an operation on a record, and says with which code to end.
 fn fail(error: &Error, path: &std::path::Path, json: bool) -> Exit {
-    let exit = Exit::from(error);
+    fail_with(error, path, json, Exit::from(error))
+}
+
+fn fail_with(error: &Error, path: &std::path::Path, json: bool, exit: Exit) -> Exit {
     if json {
         text::print(&format!("{}\n", text::error_json(error, path, exit)));
     } else {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::exit::Exit;
 use super::text;
 
-/// A record that is named by a directory and a key.
+// A record that is named by a directory and a key.
 #[derive(clap::Args)]
 pub(crate) struct Key {
     /// The directory of records that are named by keys
@@ -34,7 +34,9 @@ Examples:
   leasehold judge \"$(leasehold path --dir run --key \"thread $id\")\"
 
 Different texts always get different names, also where a filesystem folds case or normalises Unicode. Lower-case \
-letters, digits, `-`, `_` and inner dots stand for themselves; long keys end in a digest.";
+letters, digits, `-`, `_` and inner dots stand for themselves; long keys end in a digest.
+
+Exit: 0 printed · 64 usage";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

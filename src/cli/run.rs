@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// What becomes of processes that the command leaves behind
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Left::End)]
     descendants: Left,
+    /// Run the command in a cgroup of its own: what it leaves behind is ended also when leasehold itself is killed, and
+    /// whatever its user is. Refuse with 174 where no cgroup can be made
+    #[arg(long)]
+    contain: bool,
     /// Refuse with 175 when it was started this often within the time on this host, as 5/30s
     #[arg(long, value_name = "STARTS/TIME", value_parser = budget)]
     budget: Option<(u32, Duration)>,
@@ -86,6 +90,10 @@ const OWN: u8 = 100;
 pub(crate) const USAGE: u8 = OWN + Exit::Usage as u8;
 
 pub(crate) fn run(args: Args) -> u8 {
+    if args.contain && matches!(args.descendants, Left::Leave) {
+        eprintln!("leasehold: --contain leaves nothing behind; choose --descendants end or wait");
+        return USAGE;
+    }
     let path = match args.path.map_or_else(|| args.key.path(), Ok) {
         Ok(path) => path,
         Err(exit) => return OWN + exit as u8,
@@ -104,6 +112,7 @@ pub(crate) fn run(args: Args) -> u8 {
     };
     let mut run = Run::new(claim, args.command)
         .ttl(args.ttl)
+        .contain(args.contain)
         .descendants(match args.descendants {
             Left::End => Descendants::End,
             Left::Wait => Descendants::Wait,
@@ -122,7 +131,7 @@ pub(crate) fn run(args: Args) -> u8 {
             if let (true, Some(leasehold::Ending::Signal(signal)), None) =
                 (report.interrupted, report.ending, &report.lost)
             {
-                interrupt(signal);
+                leasehold::end_by_signal(signal);
             }
             code
         }
@@ -136,15 +145,6 @@ pub(crate) fn run(args: Args) -> u8 {
             status.write(&json!({ "by": "leasehold", "code": code, "error": error.to_string() }));
             code
         }
-    }
-}
-
-/// Ends by the signal that the terminal sent: a shell takes a code of 130 for an ordinary end, and goes on with its script.
-fn interrupt(signal: i32) {
-    // A core is the command's to dump.
-    let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
-    if let Ok(signal) = nix::sys::signal::Signal::try_from(signal) {
-        let _ = nix::sys::signal::raise(signal);
     }
 }
 
@@ -215,8 +215,11 @@ impl Status {
     }
 }
 
-/// A reader sees the old file or the new one.
+/// A reader sees the old file or the new one. What is no regular file, such as a FIFO or /dev/stderr, is written to.
 fn write_whole(file: &Path, content: &str) -> std::io::Result<()> {
+    if std::fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(file, content);
+    }
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     std::fs::write(&name, content)?;

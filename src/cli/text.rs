@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -137,6 +138,25 @@ pub(crate) fn paragraph(judgement: &Judgement, path: &Path) -> String {
 /// What to do, escaped once.
 fn next(judgement: &Judgement, path: &Path) -> String {
     escape(&judgement.next(&path.to_string_lossy()))
+}
+
+/// How long ago, in its two largest units.
+pub(crate) fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, seconds) => format!("{seconds}s"),
+        (0, 0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
+        (0, hours, minutes, _) => format!("{hours}h{minutes:02}m"),
+        (days, hours, ..) => format!("{days}d{hours:02}h"),
+    }
+}
+
+/// The beginning of a text that is too wide for its place.
+pub(crate) fn shorten(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width - 1).chain(['…']).collect()
 }
 
 /// The owner in one line, if the record names one.

@@ -1,8 +1,11 @@
 //! Linux.
 
+#[path = "cgroup.rs"]
+pub(crate) mod cgroup;
 #[path = "child.rs"]
 pub(crate) mod child;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,6 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::libc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -27,8 +31,9 @@ const PIDFS_MAGIC: i64 = 0x5049_4446;
 /// statfs(2) type of procfs.
 const PROC_MAGIC: i64 = 0x9fa0;
 
-/// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, AFS, 9p, FUSE (sshfs).
-const NETWORK_MAGIC: [u32; 9] = [
+/// statfs(2) types of filesystems that hosts share: NFS, CIFS, SMB2, Lustre, GPFS, Ceph, OpenAFS, kAFS, 9p, FUSE (sshfs,
+/// virtiofs), BeeGFS, OrangeFS, PanFS, Coda.
+const NETWORK_MAGIC: [u32; 14] = [
     0x6969,
     0xff53_4d42,
     0xfe53_4d42,
@@ -38,6 +43,25 @@ const NETWORK_MAGIC: [u32; 9] = [
     0x5346_414f,
     0x0102_1997,
     0x6573_5546,
+    0x6b41_4653,
+    0x1983_0326,
+    0x2003_0528,
+    0xaad7_aaea,
+    0x7375_7245,
+];
+
+/// statfs(2) types of filesystems of one host: ext2 to 4, XFS, Btrfs, tmpfs, ramfs, overlay, F2FS, ZFS, bcachefs. Of these
+/// nothing more has to be found out.
+const LOCAL_MAGIC: [u32; 9] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
 ];
 
 pub(super) fn is_on_network(path: &Path) -> bool {
@@ -45,14 +69,14 @@ pub(super) fn is_on_network(path: &Path) -> bool {
 }
 
 pub(super) fn lock_reach(dir: &Path) -> LockReach {
-    if !is_on_network(dir) {
+    if rustix::fs::statfs(dir).is_ok_and(|found| LOCAL_MAGIC.contains(&(found.f_type as u32))) {
         return LockReach::Local;
     }
     let (Ok(stat), Ok(mountinfo)) = (rustix::fs::stat(dir), std::fs::read_to_string("/proc/self/mountinfo")) else {
         return LockReach::Unknown;
     };
     let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    mount::find(&mountinfo, device).map_or(LockReach::Unknown, |mount| mount.lock_reach())
+    mount::lock_reach(&mountinfo, device)
 }
 
 pub(super) fn machine_id() -> Option<String> {
@@ -98,6 +122,15 @@ pub(super) fn since_boot() -> Duration {
 
 pub(super) fn uid() -> Option<u32> {
     Some(rustix::process::getuid().as_raw())
+}
+
+pub(super) fn end_by_signal(signal: i32) {
+    use nix::sys::{resource, signal as signals};
+    // A core is the command's to dump.
+    let _ = resource::setrlimit(resource::Resource::RLIMIT_CORE, 0, 0);
+    if let Ok(signal) = signals::Signal::try_from(signal) {
+        let _ = signals::raise(signal);
+    }
 }
 
 pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {
@@ -211,6 +244,72 @@ pub(super) fn command_line(pid: Pid) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
+pub(super) fn process_name(pid: Pid) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end().to_owned())
+}
+
+pub(super) fn born(start: u64) -> Option<i64> {
+    let age = since_boot().checked_sub(Duration::from_millis(start.checked_mul(10)?))?;
+    let birth = std::time::SystemTime::now().checked_sub(age)?;
+    let seconds = birth.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    let seconds = libc::time_t::try_from(seconds).ok()?;
+    let mut broken_down = std::mem::MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both pointers are to live values of the right type, and localtime_r(3) fills the second unless it fails.
+    let zone = unsafe {
+        (!libc::localtime_r(&seconds, broken_down.as_mut_ptr()).is_null()).then(|| broken_down.assume_init().tm_gmtoff)
+    };
+    seconds.checked_add(zone?)
+}
+
+/// proc_locks(5): `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, the device in hex; a `->` marks one that waits.
+pub(super) fn has_local_lock(stat: &Stat) -> Option<bool> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let file = format!(
+        "{:02x}:{:02x}:{}",
+        stat.device >> 32,
+        stat.device & 0xffff_ffff,
+        stat.inode
+    );
+    Some(
+        locks
+            .lines()
+            .any(|line| line.split_ascii_whitespace().nth(5) == Some(&file)),
+    )
+}
+
+pub(super) fn shares_mounts(pid: Pid) -> Option<bool> {
+    let of = |process: &str| rustix::fs::readlink(format!("/proc/{process}/ns/mnt"), Vec::new()).ok();
+    Some(of(&pid.to_string())? == of("self")?)
+}
+
+pub(super) fn os_string(bytes: &[u8]) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec())
+}
+
+pub(super) fn signal_number(name: &str) -> Option<i32> {
+    if let Ok(number) = name.parse::<i32>() {
+        return nix::sys::signal::Signal::try_from(number)
+            .ok()
+            .map(|signal| signal as i32);
+    }
+    let upper = name.to_ascii_uppercase();
+    let full = if upper.starts_with("SIG") {
+        upper
+    } else {
+        format!("SIG{upper}")
+    };
+    full.parse::<nix::sys::signal::Signal>()
+        .ok()
+        .map(|signal| signal as i32)
+}
+
+pub(super) fn signal_name(number: i32) -> Option<&'static str> {
+    nix::sys::signal::Signal::try_from(number)
+        .ok()
+        .map(|signal| signal.as_str())
+}
+
 /// Tells when a process of this host has ended, without polling its number.
 #[derive(Debug)]
 pub(crate) struct ExitWatch(OwnedFd);
@@ -219,6 +318,16 @@ impl ExitWatch {
     /// Watches whatever process has this pid now.
     pub(crate) fn open(pid: Pid) -> Option<Self> {
         pidfd_open(pid).ok().map(Self)
+    }
+
+    /// Signals the very process that was opened, whatever has its number now; whether it was still there.
+    pub(crate) fn signal(&self, number: i32) -> io::Result<bool> {
+        let signal = rustix::process::Signal::from_named_raw(number).ok_or(io::ErrorKind::InvalidInput)?;
+        match rustix::process::pidfd_send_signal(&self.0, signal) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Waits until it has ended, for at most this long; whether it has.

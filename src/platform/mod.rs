@@ -14,19 +14,19 @@ use crate::fs::Stat;
 use crate::mount::LockReach;
 use crate::owner::Pid;
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod linux;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
 use linux as os;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 mod other;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 use other as os;
 
 pub(crate) use os::ExitWatch;
-#[cfg(target_os = "linux")]
-pub(crate) use os::child;
+#[cfg(all(target_os = "linux", not(leasehold_portable)))]
+pub(crate) use os::{cgroup, child};
 
 /// 128 bits from the kernel's generator.
 pub(crate) fn random() -> u128 {
@@ -75,6 +75,11 @@ pub(crate) fn uid() -> Option<u32> {
     os::uid()
 }
 
+/// Ends this process by a signal, without a core; returns where that is not possible.
+pub(crate) fn end_by_signal(signal: i32) {
+    os::end_by_signal(signal);
+}
+
 /// Asks the process table about one pid of this namespace; with `pidfd` also for its pidfs inode.
 pub(crate) fn probe(pid: Pid, pidfd: bool) -> ProcessFacts {
     os::probe(pid, pidfd)
@@ -88,6 +93,42 @@ pub(crate) fn command_line(pid: Pid) -> Option<String> {
 /// As much of a command line as a record keeps.
 pub(crate) fn shown(line: &str) -> String {
     line.chars().take(256).collect()
+}
+
+/// The name of a process, for people only, where it has no command line.
+pub(crate) fn process_name(pid: Pid) -> Option<String> {
+    os::process_name(pid)
+}
+
+/// When a process with this start time was born: a reading of the wall clock in this host's zone, as the seconds since
+/// 1970 that it would be in UTC. Never an identity.
+pub(crate) fn born(start: u64) -> Option<i64> {
+    os::born(start)
+}
+
+/// Whether some process of this host has a file locked, by flock(2) or fcntl(2); no lock is taken to find out.
+pub(crate) fn has_local_lock(stat: &Stat) -> Option<bool> {
+    os::has_local_lock(stat)
+}
+
+/// Whether a process sees the same mounts as this one, so that a path means the same to both.
+pub(crate) fn shares_mounts(pid: Pid) -> Option<bool> {
+    os::shares_mounts(pid)
+}
+
+/// A name or value of the system, out of its bytes.
+pub(crate) fn os_string(bytes: &[u8]) -> OsString {
+    os::os_string(bytes)
+}
+
+/// The number of a signal by its name, with or without `SIG`, or by its number.
+pub(crate) fn signal_number(name: &str) -> Option<i32> {
+    os::signal_number(name)
+}
+
+/// The name of a signal, with `SIG`.
+pub(crate) fn signal_name(number: i32) -> Option<&'static str> {
+    os::signal_name(number)
 }
 
 /// Opens a record for reading: never follows a link at the last component, never waits for a FIFO's other end.

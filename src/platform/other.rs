@@ -1,6 +1,7 @@
-//! Every system but Linux: what the standard library can do. Boot ids, namespaces and start times are not read here yet,
+//! Every system but Linux: what the standard library can do. `--cfg leasehold_portable` builds it on Linux. Boot ids, namespaces and start times are not read here yet,
 //! so records of such a host are `undetermined/no-boot` everywhere, and a process cannot be named as an owner.
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -46,11 +47,41 @@ pub(super) fn uid() -> Option<u32> {
     None
 }
 
+pub(super) fn end_by_signal(_signal: i32) {}
+
 pub(super) fn probe(_pid: Pid, _pidfd: bool) -> ProcessFacts {
     ProcessFacts::default()
 }
 
 pub(super) fn command_line(_pid: Pid) -> Option<String> {
+    None
+}
+
+pub(super) fn process_name(_pid: Pid) -> Option<String> {
+    None
+}
+
+pub(super) fn born(_start: u64) -> Option<i64> {
+    None
+}
+
+pub(super) fn has_local_lock(_stat: &Stat) -> Option<bool> {
+    None
+}
+
+pub(super) fn shares_mounts(_pid: Pid) -> Option<bool> {
+    None
+}
+
+pub(super) fn os_string(bytes: &[u8]) -> OsString {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}
+
+pub(super) fn signal_number(_name: &str) -> Option<i32> {
+    None
+}
+
+pub(super) fn signal_name(_number: i32) -> Option<&'static str> {
     None
 }
 
@@ -61,6 +92,10 @@ pub(crate) enum ExitWatch {}
 impl ExitWatch {
     pub(crate) fn open(_pid: Pid) -> Option<Self> {
         None
+    }
+
+    pub(crate) fn signal(&self, _number: i32) -> io::Result<bool> {
+        match *self {}
     }
 
     pub(crate) fn wait(&self, _at_most: Duration) -> bool {

@@ -89,7 +89,7 @@ fn undetermined_is_2_and_says_whom_to_ask() {
         "only that host can tell",
         "owner  login-b pid",
         &format!(
-            "next   ask its host: ssh login-b leasehold judge {}",
+            "next   ask its host: leasehold ask {0}, or ssh login-b leasehold judge {0}",
             site.path.display()
         ),
     ]);

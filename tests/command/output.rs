@@ -221,7 +221,9 @@ fn wrong_usage_is_64_for_every_verb() {
 
 #[test]
 fn help_and_version_are_0_on_stdout() {
-    for verb in VERBS {
+    let more = ["run", "scan", "stop", "settle", "path", "ask", "break"];
+    let verbs = || VERBS.into_iter().chain(more);
+    for verb in verbs() {
         let help = Run::new(verb).arg("--help").ok();
         for part in [&format!("Usage: leasehold {verb}")[..], "Examples:", "Exit"] {
             assert!(help.contains(part), "{verb}: no `{part}` in {help}");
@@ -229,7 +231,7 @@ fn help_and_version_are_0_on_stdout() {
         assert_eq!(Run::new("help").arg(verb).ok(), help);
     }
     let help = Run::new("--help").ok();
-    for verb in VERBS {
+    for verb in verbs() {
         let line = help
             .lines()
             .find(|line| line.trim_start().starts_with(&format!("{verb} ")));
@@ -237,6 +239,13 @@ fn help_and_version_are_0_on_stdout() {
             .and_then(|line| line.trim_start().strip_prefix(verb))
             .expect("a line a verb");
         assert!(!about.trim().is_empty(), "{verb} says what it does");
+        // Unless the line is cut or wrapped.
+        let own = Run::new(verb).arg("--help").ok();
+        let first = own.lines().next().expect("a help text");
+        assert!(
+            first.starts_with(about.trim()),
+            "{verb}: `{first}`, and in the list `{about}`"
+        );
     }
     assert_eq!(
         Run::new("--version").ok(),

@@ -57,6 +57,8 @@ pub struct Setup {
     pub hand_over: bool,
     /// Other processes make changes with a holder's token too.
     pub children: bool,
+    /// Claims of dead owners may be settled by anybody.
+    pub settle: bool,
     /// Claims may give way.
     pub give_way: bool,
     /// Leftovers are swept up at any time.
@@ -82,6 +84,7 @@ impl Setup {
             changes: false,
             hand_over: false,
             children: false,
+            settle: false,
             give_way: false,
             sweep: false,
             deletions: 0,
@@ -166,6 +169,11 @@ pub enum Call {
 pub enum Job {
     Claim,
     Renew,
+    /// Ends the claim of an owner that is dead.
+    Settle {
+        token: Token,
+        epoch: u64,
+    },
     /// A holder's change by a process that is not the holder and has its token, as its child has.
     Note {
         token: Token,
@@ -328,12 +336,13 @@ impl Protocol {
             (Phase::Holding { token, epoch, excused }, Job::Renew | Job::HandOver(_) | Job::Release) => {
                 (*token, *epoch, *excused)
             }
-            (Phase::Idle, Job::Note { token, epoch }) => (token, epoch, false),
+            (Phase::Idle, Job::Note { token, epoch } | Job::Settle { token, epoch }) => (token, epoch, false),
             (Phase::Stopped { token, epoch }, Job::Release) => (*token, *epoch, true),
             _ => return None,
         };
         let kind = match job {
             Job::Claim => Kind::Claim,
+            Job::Settle { .. } => Kind::Settle,
             _ => Kind::Holder,
         };
         let ballot = Ballot::new(kind, token, give_way);
@@ -567,14 +576,15 @@ impl Protocol {
         };
         let owner = change.next.map(|next| next.owner);
         if change.job != Job::Claim {
-            let current = found.filter(|record| record.token == change.token && !record.ended);
+            let dead = |record: &Record| !matches!(change.job, Job::Settle { .. }) || !world.runs(record.owner);
+            let current = found.filter(|record| record.token == change.token && !record.ended && dead(record));
             let record = current.ok_or(Reply::Refused)?;
             change.next = Some(Record {
                 owner: match change.job {
                     Job::HandOver(to) => to,
                     _ => record.owner,
                 },
-                ended: change.job == Job::Release,
+                ended: matches!(change.job, Job::Release | Job::Settle { .. }),
                 ..record
             });
             return Ok(());
@@ -706,6 +716,8 @@ impl Protocol {
             }
             (_, Outcome::Refused) => Phase::Idle,
             (Job::Note { .. }, outcome) if outcome != Outcome::Resurrected => Phase::Idle,
+            // What was put back is vacant already.
+            (Job::Settle { .. }, _) => Phase::Idle,
             (job, Outcome::Resurrected) => {
                 world.contenders[slot].phase = stopped;
                 if self.has(Fault::UnlinkResurrected) {
@@ -956,6 +968,14 @@ impl Model for Protocol {
                                 begin(events, slot, Job::Note { token, epoch });
                             }
                         }
+                    }
+                    if let File::Record { record, .. } = world.file
+                        && self.setup.settle
+                        && !record.ended
+                        && !world.runs(record.owner)
+                    {
+                        let (token, epoch) = (record.token, record.epoch);
+                        begin(events, slot, Job::Settle { token, epoch });
                     }
                     if self.setup.give_way {
                         events.push(Event::Begin {

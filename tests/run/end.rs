@@ -1,5 +1,7 @@
 //! What stands in the record when a run has ended.
 
+use std::os::unix::fs::FileTypeExt;
+
 use leasehold::verdict::Effect;
 use leasehold::{Outcome, judge};
 use nix::sys::signal::Signal;
@@ -74,4 +76,21 @@ fn nothing_is_left_beside_the_record() {
         names.sort();
         assert_eq!(names, ["status", "x.lease"], "{script}");
     }
+}
+
+/// What is no regular file is written to, and not replaced: as root that would be the end of a device.
+#[test]
+fn a_status_file_that_is_a_fifo_or_a_link_stays_one() {
+    let scene = Scene::new();
+    let fifo = scene.fifo("fifo");
+    let mut run = scene.start("--status-file fifo", "exit 3");
+    let told = std::fs::read_to_string(&fifo).unwrap();
+    assert_eq!(run.code(), 3);
+    assert!(told.contains(r#""code":3"#), "{told}");
+    assert!(std::fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+
+    std::os::unix::fs::symlink("real", scene.file("link")).unwrap();
+    assert_eq!(scene.run_to_end("--status-file link", "exit 4").code, 4);
+    assert!(std::fs::symlink_metadata(scene.file("link")).unwrap().is_symlink());
+    assert!(scene.line("real").contains(r#""code":4"#));
 }

@@ -147,9 +147,10 @@ fn a_spent_budget_says_when_the_next_start_is_allowed() {
     let asked = now();
     assert_eq!(scene.run_to_end("--budget 5/30s --wait 20s", "exit 1").code, 175);
     assert!(now() - asked < Duration::from_secs(10));
-    // A larger one, and none at all, allow it.
+    // A larger one, and none at all, allow it. None does not make the others forget.
     assert_eq!(scene.run_to_end("--budget 6/30s", "exit 0").code, 0);
     assert_eq!(scene.run_to_end("", "exit 0").code, 0);
+    assert_eq!(scene.run_to_end("--budget 6/30s", "exit 0").code, 175);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde_json::Value;
 
 use crate::stand_in::{Call, stand_in};
+use crate::support::host::{Host, possible};
 use crate::support::{Process, Running, Scene, eventually, now};
 
 /// Notes the time of SIGTERM and does not end by it.
@@ -202,6 +203,38 @@ fn after_a_takeover_in_a_pause_the_command_never_runs_again() {
     assert_eq!(disk(&scene), before);
     assert_eq!(status(&scene)["outlived"], false, "it ended at once");
     assert!(!scene.stderr().contains("still runs"), "{}", scene.stderr());
+}
+
+/// The same by the rules: another host waits for the lapse and claims it.
+#[test]
+fn a_paused_run_is_taken_over_by_another_host() {
+    if !possible() {
+        return;
+    }
+    let scene = Scene::new();
+    let other = Host::named("login-b").pid_namespace(true).operator_id("b").start();
+    let mut run = scene.start(
+        "--ttl 5s",
+        "trap 'echo yes > ran' TERM CONT; echo $$ > child; while :; do sleep 0.05; done",
+    );
+    let child = scene.pid("child");
+    let owner = other.spawn();
+    let claim = format!(
+        "claim {} --owner {} --take-lapsed --wait 60s",
+        scene.lease().display(),
+        owner.pid
+    );
+    // While its heart beats it does not lapse, however long the other waits.
+    let early = other.leasehold(&claim.replace("60s", "7s"));
+    assert_eq!(early.code, 75, "{early:?}");
+    pause(&run, child);
+    let token = other.leasehold(&claim).ok();
+    run.signal(Signal::SIGCONT);
+    assert_eq!(run.code(), 106);
+    assert!(!child.is_alive() && !scene.file("ran").exists());
+    let record = scene.record();
+    assert_eq!((record.owner.token.to_string(), record.owner.epoch), (token, 2));
+    assert_eq!(record.owner.ended, None);
 }
 
 /// A filesystem that stops answering, as a hard NFS mount does: from the moment that `hang` exists every call waits until

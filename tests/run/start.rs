@@ -79,6 +79,23 @@ fn one_that_is_ended_in_line_leaves_nothing() {
     assert!(!scene.file("started").exists());
 }
 
+/// What waits to become the program may be killed in line: then nothing runs, and nobody waits for it for ever.
+#[test]
+fn a_command_that_is_killed_in_line_has_ended() {
+    let scene = Scene::new();
+    let mut first = scene.start("", "echo $$ > first; exec sleep 1000");
+    scene.pid("first");
+    let mut second = scene.start("--wait 60s", "touch started");
+    eventually("it waits", || scene.stderr().contains("waiting for"));
+    let gate = fs::read_to_string(format!("/proc/{0}/task/{0}/children", second.process.pid)).unwrap();
+    crate::support::Process::find(gate.trim().parse().unwrap()).signal(Signal::SIGKILL);
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.code(), 143);
+    assert_eq!(second.code(), 137);
+    assert!(!scene.file("started").exists());
+    assert_eq!(scene.verdict(), "free/ended");
+}
+
 #[test]
 fn the_codes_are_the_commands_own() {
     let scene = Scene::new();
@@ -161,7 +178,7 @@ fn its_own_outcomes_lie_above_a_hundred_or_are_one_code() {
     }
     assert!(!scene.file("started").exists());
     let mut nowhere = scene.leasehold("run no/such/directory/x.lease -- true");
-    assert_eq!(nowhere.output().unwrap().status.code(), Some(102));
+    assert_eq!(nowhere.output().unwrap().status.code(), Some(174));
     fs::write(scene.file("x.lease"), "not a record").unwrap();
     assert_eq!(scene.run_to_end("", "exit 1").code, 102);
 }

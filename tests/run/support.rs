@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{Record, judge};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
 
 #[path = "../support/host.rs"]
@@ -141,9 +141,16 @@ impl Scene {
             .current_dir(self.dir.path())
             .env(MARK, &self.mark)
             .stdin(Stdio::null());
-        // SAFETY: prctl(2) is one system call.
+        // SAFETY: system calls only.
         unsafe {
-            command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
+            command.pre_exec(|| {
+                // Whoever runs the tests may ignore some, as a shell does for what it starts in the background.
+                for usual in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
+                    nix::sys::signal::signal(usual, SigHandler::SigDfl)?;
+                }
+                sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+                Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)
+            });
         }
         command
     }

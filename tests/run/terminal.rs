@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::sync::{Arc, Mutex};
 
 use nix::libc;
-use nix::sys::signal::Signal;
 
 use crate::support::{LEASEHOLD, Process, Running, Scene, eventually};
 
@@ -44,16 +43,6 @@ impl Shell {
                 nix::unistd::setsid()?;
                 if libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
                     return Err(std::io::Error::last_os_error());
-                }
-                // As a login has them; whoever runs the tests may ignore some.
-                for signal in [
-                    Signal::SIGTSTP,
-                    Signal::SIGTTIN,
-                    Signal::SIGTTOU,
-                    Signal::SIGINT,
-                    Signal::SIGQUIT,
-                ] {
-                    nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl)?;
                 }
                 Ok(())
             });
@@ -287,7 +276,7 @@ fn the_terminal_comes_back_from_a_command_that_cannot_start() {
 #[test]
 fn fg_after_a_loss_ends_the_command() {
     let mut shell = Shell::start();
-    let script = "echo $$ > child; trap \"echo yes > ran\" TERM CONT; cat";
+    let script = "echo $$ > child; trap \"echo yes > ran\" TERM CONT; read line; read line";
     let (child, _) = shell.run(&format!("\"$L\" run x.lease --ttl 30s -- sh -c '{script}'"));
     shell.type_in("\x1a");
     shell.meet("<148>");

@@ -65,8 +65,11 @@ pub fn eventually(what: &str, mut met: impl FnMut() -> bool) {
     }
 }
 
+/// A file: path, inode, mtime in seconds and nanoseconds, mode, bytes.
+pub type Seen = (PathBuf, u64, i64, i64, u32, Vec<u8>);
+
 /// Everything that could be seen to have changed in a directory: names, bytes, inodes, times, modes.
-pub fn snapshot(dir: &Path) -> Vec<(PathBuf, u64, i64, i64, u32, Vec<u8>)> {
+pub fn snapshot(dir: &Path) -> Vec<Seen> {
     use std::os::unix::fs::MetadataExt;
     let mut paths = vec![dir.to_owned()];
     paths.extend(std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()));

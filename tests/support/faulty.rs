@@ -88,6 +88,18 @@ impl Faulty {
         }
     }
 
+    /// The fault goes on from the chosen call: what is on disk then is what a crash leaves.
+    pub fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// Done before each counted call.
+    pub fn meanwhile(mut self, happens: impl Fn(Call) + Send + Sync + 'static) -> Self {
+        self.meanwhile = Meanwhile(Box::new(happens));
+        self
+    }
+
     /// The calls so far, of those that are counted.
     pub fn made(&self) -> Vec<Call> {
         self.made.lock().expect("no panic while it is held").clone()
