@@ -135,7 +135,7 @@ fn hand_over(lab: &mut Lab) -> Result {
         let at = |name: &str| format!("{mount}/{dir}/{name}{}", &mount[5..]);
         let (lease, file, dot, made) = (at("x.lease"), at("flock"), at("dot"), at("made"));
         let mut times = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
-        for _ in 0..15 {
+        for _ in 0..5 {
             let token = claim(&a, &lease, &[])?;
             let flock = a.start(&["flock", &file, "sh", "-c", "echo held; exec sleep 1000"])?;
             flock.prints("held", SOON)?;
@@ -165,7 +165,7 @@ fn hand_over(lab: &mut Lab) -> Result {
             let token = field(&b, &lease, "token")?;
             ends(&b, &["leasehold", "release", &lease, "--token", &token], 0)?;
         }
-        super::say(&format!("  {mount}, ms: median, 10th and 90th percentile of 15"));
+        super::say(&format!("  {mount}, ms: median, 10th and 90th percentile of 5"));
         let names = ["leasehold", "flock(1)", "dotlockfile, each 0.2 s", "mkdir, each 0.2 s"];
         for (name, times) in names.into_iter().zip(times) {
             let t = summary(name.into(), times);
