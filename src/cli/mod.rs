@@ -78,7 +78,7 @@ enum Verb {
     Note(holder::NoteArgs),
     /// Run a command under a lease, and stop it before the lease can be lost
     Run(run::Args),
-    /// End the owner of a record, if it is verified to be that very process of this host, and vacate the record
+    /// End the recorded process, where it certainly runs here, and vacate the record
     Stop(stop::Args),
     /// Vacate the records whose owner was this host's and is dead
     Settle(settle::Args),
