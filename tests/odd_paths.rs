@@ -230,6 +230,21 @@ fn a_missing_directory_is_named() {
     );
     std::fs::write(dir.path().join("file"), "").expect("write");
     UNREADABLE.hold(dir.path(), &dir.path().join("file").join("x.lease"), "Not a directory");
+    // A run directory on a filesystem that is not mounted: nobody knows who holds what in there.
+    symlink("elsewhere", dir.path().join("run")).expect("symlink");
+    UNREADABLE.hold(
+        dir.path(),
+        &dir.path().join("run").join("x.lease"),
+        "its directory: No such file",
+    );
+}
+
+#[test]
+fn a_directory_that_was_removed_under_one_is_named() {
+    let dir = dir();
+    let script = r#"mkdir "$0/gone" && cd "$0/gone" && rmdir "$0/gone" && exec "$LEASEHOLD" judge x.lease"#;
+    let done = Run::program("sh").args(["-c", script]).arg(dir.path()).exits(2);
+    assert!(done.stdout.starts_with("undetermined\tunreadable"), "{}", done.stdout);
 }
 
 #[test]

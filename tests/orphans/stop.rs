@@ -61,6 +61,26 @@ fn another_signal_and_a_stopped_process() {
     assert_eq!(leasehold!("stop", &path, "--signal", "NONSENSE").code, 64);
 }
 
+/// Somebody else's record may name any process, for whoever acts on it to end.
+#[test]
+fn a_record_that_another_user_wrote_ends_nobody() {
+    if !is_root() {
+        return skip("only root can write records of other users");
+    }
+    let (dir, mut victim) = (Dir::new(), Running::idle());
+    let path = dir.put("x.lease", &with(record_of(victim.pid()), &[("role", "bridge")]));
+    std::os::unix::fs::chown(&path, Some(65534), Some(65534)).unwrap();
+    let refused = leasehold!("stop", &path);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(
+        refused.stderr.contains("user 65534") && refused.stderr.contains("nothing was signalled"),
+        "{refused:?}"
+    );
+    let swept = leasehold!("scan", dir.path(), "--where", "role=bridge", "--stop-orphans");
+    assert!(swept.stderr.contains("user 65534"), "{swept:?}");
+    assert!(victim.runs());
+}
+
 /// With which code, and that nothing happens to the process whose number the record names.
 #[test]
 fn anything_but_a_process_that_runs_here_is_refused() {

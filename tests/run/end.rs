@@ -78,6 +78,19 @@ fn nothing_is_left_beside_the_record() {
     }
 }
 
+/// Nor is the record itself a place for a status.
+#[test]
+fn a_status_file_that_is_the_record_is_refused() {
+    let scene = Scene::new();
+    let _first = scene.start("", "echo $$ > first; exec sleep 1000");
+    scene.pid("first");
+    for name in ["x.lease", "./x.lease"] {
+        let refused = scene.run_to_end(&format!("--status-file {name}"), "exit 0");
+        assert_eq!(refused.code, 164, "{refused:?}");
+    }
+    assert_eq!(judge(scene.lease()).verdict, leasehold::Verdict::Held);
+}
+
 /// What is no regular file is written to, and not replaced: as root that would be the end of a device.
 #[test]
 fn a_status_file_that_is_a_fifo_or_a_link_stays_one() {
