@@ -15,7 +15,7 @@ pub const SCENARIOS: &[Scenario] = &[
         run: servers,
     },
     Scenario {
-        name: "soak, a minute of everything",
+        name: "extra: soak, a minute of everything",
         run: everything,
     },
 ];
