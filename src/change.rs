@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use crate::ballot::{Action, Ballot, Outcome, Reply, Stamp};
 use crate::error::{Error, Result};
-use crate::facts::{RecordFacts, RecordState};
+use crate::facts::{Facts, RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
 use crate::observe::{Judge, Sight, directory, look, names_directory};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;
+use crate::verdict::Judgement;
 
 /// How long a living rival gets to finish before it is passed over.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -119,9 +120,18 @@ impl Site {
         self.beside(&names::ballot(&self.name, number))
     }
 
+    /// Judges a reboot anew, with the exact answer to whether the record has been changed since this host booted; whether
+    /// it stands.
+    pub fn confirm_reboot(&self, judgement: &mut Judgement, facts: &mut Facts, seen: Duration, written: &Stat) -> bool {
+        let older = self.is_older_than_boot(seen, written);
+        facts.lease.changed_since_boot = Some(!older);
+        *judgement = crate::verdict::judge(facts);
+        older
+    }
+
     /// Whether the record, last changed at `seen`, has not been changed since this host booted. Exact, since both stamps
     /// are of the file server's clock: `written` is that of a file written just now.
-    pub fn is_older_than_boot(&self, seen: Duration, written: &Stat) -> bool {
+    fn is_older_than_boot(&self, seen: Duration, written: &Stat) -> bool {
         // It may have been replaced between the look at its stamp and that at its content.
         let same = self.judge.fs.stat(&self.path).is_ok_and(|now| now.changed == seen);
         same && written.changed.saturating_sub(seen) >= platform::since_boot()

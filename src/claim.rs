@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::ballot::{self, Ballot};
 use crate::change::{Change, Consent, Ended, Site};
 use crate::error::{Error, Result};
-use crate::facts::{Facts, LeaseFacts};
+use crate::facts::Facts;
 use crate::fs::Stat;
 use crate::identity::{FOREIGN_PROC, Process};
 use crate::lease::{Holder, Lease};
@@ -480,7 +480,7 @@ impl Change for Candidate<'_> {
             false => judge.weigh(path, sight, lease),
         };
         let changed = sight.stat.map(|stat| stat.changed);
-        if rests_on_a_reboot(&judgement) && changed.is_some() && changed == self.younger_than_boot {
+        if judgement.rests_on_a_reboot() && changed.is_some() && changed == self.younger_than_boot {
             facts.lease.changed_since_boot = Some(true);
             judgement = crate::verdict::judge(&facts);
         }
@@ -516,28 +516,18 @@ impl Change for Candidate<'_> {
         let Some((judgement, facts, Some(changed))) = &mut self.verdict else {
             return true;
         };
-        if !rests_on_a_reboot(judgement) {
+        if !judgement.rests_on_a_reboot() {
             return true;
         }
-        let since_boot = !self.site.is_older_than_boot(*changed, written);
-        facts.lease = LeaseFacts {
-            changed_since_boot: Some(since_boot),
-            ..facts.lease.clone()
-        };
-        *judgement = crate::verdict::judge(facts);
-        self.younger_than_boot = since_boot.then_some(*changed);
-        !since_boot
+        let confirmed = self.site.confirm_reboot(judgement, facts, *changed, written);
+        self.younger_than_boot = (!confirmed).then_some(*changed);
+        confirmed
     }
 }
 
 /// Whether a reason says no more than that the owner is not of this host.
 fn is_elsewhere(reason: Reason) -> bool {
     matches!(reason, Reason::ForeignHost | Reason::OtherPidNamespace)
-}
-
-/// Whether the owner counts as dead only because its boot is over.
-fn rests_on_a_reboot(judgement: &Judgement) -> bool {
-    judgement.reason == Reason::HostRebooted && judgement.owner.boot != judgement.observer.boot
 }
 
 /// The heartbeat of a moment: its milliseconds since boot, and more than the last one.

@@ -148,13 +148,9 @@ impl Change for Settling<'_> {
     /// clone of this host may be alive.
     fn confirm(&mut self, written: &Stat) -> bool {
         let (judgement, facts) = &mut self.judged;
-        let by_boot = judgement.reason == Reason::HostRebooted && facts.record.boot != facts.observer.boot;
-        let Some(changed) = self.changed.filter(|_| by_boot) else {
+        let Some(changed) = self.changed.filter(|_| judgement.rests_on_a_reboot()) else {
             return true;
         };
-        let younger = !self.site.is_older_than_boot(changed, written);
-        facts.lease.changed_since_boot = Some(younger);
-        *judgement = crate::verdict::judge(facts);
-        !younger
+        self.site.confirm_reboot(judgement, facts, changed, written)
     }
 }

@@ -272,6 +272,13 @@ pub struct Judgement {
     pub evidence: Vec<Evidence>,
 }
 
+impl Judgement {
+    /// Whether the owner counts as dead only because its boot is over.
+    pub(crate) fn rests_on_a_reboot(&self) -> bool {
+        self.reason == Reason::HostRebooted && self.owner.boot != self.observer.boot
+    }
+}
+
 /// What the rules need to know before they can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
