@@ -1,6 +1,7 @@
 //! What it costs on NFS. The figures of docs/performance.md come from here.
 
 use super::Scenario;
+use super::kit::lab::SERVER;
 use super::kit::turns::{Side, summary, time};
 use super::kit::{Lab, Result, until};
 use super::product::{BOTH, SOON, claim, ends, field};
@@ -197,12 +198,24 @@ fn waiters(lab: &mut Lab) -> Result {
                 .then_some(()))
         })?;
         let _ = job.wait(Duration::from_secs(5))?;
-        let (began, before) = (Instant::now(), b.rpcs(mount)?);
+        let (began, before, busy) = (Instant::now(), b.rpcs(mount)?, server_ticks(lab)?);
         let _ = job.wait(Duration::from_secs(15))?;
         let cost = b.rpcs(mount)?.since(&before);
-        let each = cost.total() as f64 / began.elapsed().as_secs_f64();
-        super::say(&format!("  {mount}: {each:.0} RPCs a second: {cost}"));
+        let seconds = began.elapsed().as_secs_f64();
+        let each = cost.total() as f64 / seconds;
+        let share = (server_ticks(lab)? - busy) as f64 / seconds;
+        super::say(&format!(
+            "  {mount}: {each:.0} RPCs a second, {share:.0} % of the server's processor: {cost}"
+        ));
         job.kill(nix::sys::signal::Signal::SIGKILL)?;
     }
     Ok(())
+}
+
+/// Hundredths of a second for which the server's processor was busy.
+fn server_ticks(lab: &Lab) -> Result<u64> {
+    let stat = lab.node(SERVER)?.ok("head -1 /proc/stat")?;
+    let ticks: Vec<u64> = stat.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let idle = ticks.get(3).ok_or_else(|| format!("/proc/stat: {stat}"))? + ticks[4];
+    Ok(ticks.iter().sum::<u64>() - idle)
 }

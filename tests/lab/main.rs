@@ -5,6 +5,7 @@ mod cost;
 mod crowd;
 mod holder;
 mod kit;
+mod midway;
 mod mounts;
 mod product;
 mod server;
@@ -30,6 +31,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     story::SCENARIOS,
     holder::SCENARIOS,
     server::SCENARIOS,
+    midway::SCENARIOS,
     mounts::SCENARIOS,
     cost::SCENARIOS,
     crowd::SCENARIOS,

@@ -27,7 +27,7 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Mounts the export once more, with caches of its own.
-fn mount(node: &Node, at: &str, options: &str) -> Result {
+pub fn mount(node: &Node, at: &str, options: &str) -> Result {
     let source = if options.contains("vers=3") {
         "server:/mnt/export"
     } else {

@@ -26,6 +26,24 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
+/// Root's reserve too; the second writer takes what the first one's last block left.
+pub fn fill(lab: &mut Lab) -> Result {
+    let script = "for i in 1 2 3; do dd if=/dev/zero of=/mnt/export/fill.$i bs=64k 2>/dev/null || true; sync; done; \
+                  for i in 4 5; do dd if=/dev/zero of=/mnt/export/fill.$i bs=1k 2>/dev/null || true; sync; done";
+    lab.node(SERVER)?.ok(script).map(drop)
+}
+
+pub fn make_room(lab: &mut Lab) -> Result {
+    lab.node(SERVER)?.ok("rm /mnt/export/fill.*; sync").map(drop)
+}
+
+/// `ro` or `rw`, from now on and for files that are open.
+pub fn export(lab: &mut Lab, mode: &str) -> Result {
+    let script =
+        format!("exportfs -i -o {mode},no_root_squash,no_subtree_check,fsid=0,insecure '*:/mnt/export' && exportfs -f");
+    lab.node(SERVER)?.ok(&script).map(drop)
+}
+
 /// Nothing is lost for want of space: a claim says so, and leaves the record and the directory as they were.
 fn full(lab: &mut Lab) -> Result {
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("full")?);
@@ -52,11 +70,7 @@ fn full(lab: &mut Lab) -> Result {
         ends(&a, &["leasehold", "release", &free, "--token", &token], 0)?;
         kept.push((held, job, free));
     }
-    // Root's reserve too; the second writer takes what the first one's last block left.
-    server.ok(
-        "for i in 1 2 3; do dd if=/dev/zero of=/mnt/export/fill.$i bs=64k 2>/dev/null || true; sync; done; \
-               for i in 4 5; do dd if=/dev/zero of=/mnt/export/fill.$i bs=1k 2>/dev/null || true; sync; done",
-    )?;
+    fill(lab)?;
     let list = format!("ls -A /mnt/export/{dir}; cat /mnt/export/{dir}/free*");
     let before = server.ok(&list)?;
     for (held, _, free) in &kept {
@@ -76,7 +90,7 @@ fn full(lab: &mut Lab) -> Result {
         })?;
     }
     assert_eq!(server.ok(&list)?, before);
-    server.ok("rm /mnt/export/fill.*; sync")?;
+    make_room(lab)?;
     for (held, job, free) in &kept {
         assert!(job.wait(Duration::ZERO)?.is_none(), "nobody lost a lease");
         claim(&b, free, &[])?;
@@ -91,12 +105,6 @@ fn full(lab: &mut Lab) -> Result {
 /// The holder cannot renew: its command ends in time, and the record waits for better days.
 fn read_only(lab: &mut Lab) -> Result {
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("ro")?);
-    let server = lab.node(SERVER)?;
-    let export = |mode: &str| {
-        server.ok(&format!(
-            "exportfs -i -o {mode},no_root_squash,no_subtree_check,fsid=0,insecure '*:/mnt/export' && exportfs -f"
-        ))
-    };
     let mut kept = Vec::new();
     for mount in BOTH {
         let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);
@@ -114,7 +122,7 @@ fn read_only(lab: &mut Lab) -> Result {
         job.prints("up", SOON)?;
         kept.push((lease, job));
     }
-    export("ro")?;
+    export(lab, "ro")?;
     let checked = || -> Result {
         for (lease, job) in &kept {
             assert_eq!(ended(job, SOON)?, 106, "it could not renew");
@@ -127,7 +135,7 @@ fn read_only(lab: &mut Lab) -> Result {
         Ok(())
     };
     let outcome = checked();
-    export("rw")?;
+    export(lab, "rw")?;
     outcome?;
     for (lease, _) in &kept {
         claim(&a, lease, &[])?;

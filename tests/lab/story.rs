@@ -68,15 +68,27 @@ fn founding(lab: &mut Lab) -> Result {
             assert_eq!(done.code, 102, "{}", done.err());
         }
         assert_eq!(field(&b, &bridge, "appserver")?, "10.0.0.1:4100");
-        // An orphan scan that ends what is certainly dead: on b, nothing is.
-        let scan = format!("leasehold judge {home}/*.lease | awk -F'\\t' '$1 == \"dead\" {{ print $5 }}'");
-        assert_eq!(b.ok(&scan)?, "");
+        // Orphan scans: on b there is nothing that is certainly an orphan, and nothing to settle.
+        ends(
+            &b,
+            &[
+                "leasehold",
+                "scan",
+                &home,
+                "--where",
+                "appserver=10.0.0.1:4100",
+                "--stop-orphans",
+            ],
+            0,
+        )?;
+        ends(&b, &["leasehold", "settle", &home], 0)?;
         assert_eq!(b.ok(&state)?, before, "nothing has changed");
 
         // On a, the dead one is found, and only that; b still cannot know.
         let owner = field(&a, &thread, "pid")?;
         a.ok(&format!("kill -9 {owner}"))?;
-        assert_eq!(a.ok(&scan)?, thread);
+        let dead = a.run(&["leasehold", "scan", &home, "--only", "dead"])?.out();
+        assert!(dead.contains("thread.lease") && !dead.contains("bridge"), "{dead}");
         assert_eq!(judge(&b, &thread, &[])?, "undetermined/foreign-host");
         let second = claim(&a, &thread, &[])?;
         assert_eq!(field(&b, &thread, "epoch")?, "2");
