@@ -128,7 +128,7 @@ impl Run {
         self
     }
 
-    /// Leaves this much time between SIGTERM and SIGKILL; at most half of the ttl.
+    /// Leaves this much time between SIGTERM and SIGKILL; at most half of the ttl. Without it a quarter, at most 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
         self
@@ -156,7 +156,8 @@ impl Run {
     /// Takes the lease and runs the command to its end.
     ///
     /// # Errors
-    /// Those of [`Claim::take`]; nothing has run then. Everything after that is in the [`Report`].
+    /// Those of [`Claim::take`], and [`Error::Invalid`](crate::Error::Invalid) for a grace of more than half the ttl; nothing has
+    /// run then. Everything after that is in the [`Report`].
     pub fn run(self) -> Result<Report> {
         #[cfg(all(target_os = "linux", not(leasehold_portable)))]
         return crate::supervise::run(self);
