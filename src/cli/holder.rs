@@ -42,7 +42,7 @@ impl Which {
 
 const VERIFY: &str = "\
 Examples:
-  epoch=$(leasehold verify thread-7.lease --token \"$token\" --margin 10s) && append_to transcript.$epoch
+  epoch=$(leasehold verify 7.lease --token \"$token\" --margin 10s) && append_to transcript.$epoch
   epoch=$(leasehold verify) || exit   # with LEASEHOLD_PATH and LEASEHOLD_TOKEN set
 
 It tells what was so when it was asked. What must not mix goes into a file of its own epoch, or behind a resource that \

@@ -48,7 +48,7 @@ Exit codes, the same for every verb:
 
 #[derive(Parser)]
 #[command(name = "leasehold", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES, max_term_width = 100)]
-struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     verb: Verb,
 }

@@ -43,8 +43,8 @@ pub(crate) struct Args {
     kill_grace: Option<Duration>,
     #[command(flatten)]
     admission: super::claim::Admission,
-    /// What becomes of the processes that it leaves behind
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Left::End)]
+    /// What becomes of its leftovers: end, wait or leave
+    #[arg(long, value_name = "WHAT", value_enum, hide_possible_values = true, default_value_t = Left::End)]
     descendants: Left,
     /// Run it in a cgroup, emptied even when leasehold is killed
     #[arg(long)]
