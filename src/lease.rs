@@ -174,6 +174,23 @@ impl std::error::Error for Unreleased {
 
 /// What anybody who carries a claim's token may do with its record. The token is no secret; see [`Token`]. Each change
 /// gives back the record as it now stands.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("thread-7.lease");
+/// use leasehold::{Claim, Error, Holder, Outcome};
+/// use std::time::Duration;
+///
+/// let lease = Claim::new(&path).ttl(Duration::from_secs(60)).take()?;
+/// // In this process or another one: `run` gives its command path and token as LEASEHOLD_PATH and LEASEHOLD_TOKEN.
+/// let holder = Holder::new(&path, lease.token())?;
+/// holder.note(&[("intent", "push branch")])?;
+/// let epoch = holder.verify(Some(Duration::from_secs(10)))?; // right before the write
+/// std::fs::write(dir.path().join(format!("transcript.{epoch}")), "…")?;
+/// holder.release(Some(Outcome::Completed))?;
+/// assert!(matches!(holder.renew(), Err(Error::Lost { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Holder {
     site: Site,

@@ -87,6 +87,21 @@ pub struct Report {
 /// When no renewal counted in time, or the record is another's, the command gets SIGTERM, and SIGKILL before the
 /// deadline in any case. See `docs/run.md` for what stopping a process cannot do.
 ///
+/// ```no_run
+/// use leasehold::{Claim, Run};
+/// use std::time::Duration;
+///
+/// let claim = Claim::new("run/bridge.lease").set("role", "bridge").wait(Duration::from_secs(10));
+/// let words = ["./bridge", "--port", "4100"].map(Into::into);
+/// let report = Run::new(claim, words.to_vec()).ttl(Duration::from_secs(30)).run()?;
+/// match (report.lost, report.ending) {
+///     (Some(why), _) => eprintln!("the lease was lost, and the bridge ended: {why}"),
+///     (None, Some(ending)) => println!("the bridge ended: {ending}"),
+///     (None, None) => eprintln!("the bridge could not be started"),
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+///
 /// It takes over the calling process: call it from the main thread of a program that has no other children. Linux only.
 #[must_use = "nothing runs until `run` is called"]
 pub struct Run {

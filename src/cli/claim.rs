@@ -109,7 +109,8 @@ pub(crate) fn run(args: Args) -> Exit {
                 Err(error) => {
                     // The caller has no token and takes this for a failed claim: dropped, the lease is released.
                     text::complain(&format!(
-                        "leasehold: cannot print the token: {error}; the lease is given back\n"
+                        "leasehold: cannot print the token: {error}; the lease on {} is given back\n",
+                        text::path(&args.path)
                     ));
                     Exit::Io
                 }
