@@ -20,7 +20,7 @@ use crate::token::Token;
 /// Why a claim is lost that was released before.
 const ENDED: &str = "the claim is ended";
 
-/// A lease that this program holds. It is released when the guard is dropped, also by a panic.
+/// A lease that this program holds. It is released when the guard is dropped, also by a panic that unwinds.
 ///
 /// Whoever dies without that leaves a record that says so to everybody who can tell; see [`crate::judge`].
 #[must_use = "the lease is released as soon as the guard is dropped"]

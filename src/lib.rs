@@ -18,7 +18,7 @@
 //! # let path = dir.path().join("bridge.lease");
 //! use leasehold::{Lease, Verdict, judge};
 //!
-//! let lease = Lease::claim(&path)?; // released on drop, also by a panic
+//! let lease = Lease::claim(&path)?; // released on drop, also by a panic that unwinds
 //! let judgement = judge(&path);
 //! match judgement.verdict {
 //!     Verdict::Held => println!("in use: {}", judgement.sentence),
@@ -86,8 +86,8 @@
 //!
 //! # Features and platforms
 //!
-//! `cli`, on by default, is the command and what only it needs. A library user writes `default-features = false`. Nothing else
-//! can be chosen. The oldest Rust is 1.88.
+//! `cli`, on by default, is the command and what only it needs. A library user writes `default-features = false`. Nothing
+//! else can be chosen. The oldest Rust is 1.88.
 //!
 //! Linux is complete. Elsewhere the library builds on the standard library alone: verdicts about processes are
 //! undetermined, [`Run`] and [`Stop`] refuse, and nothing of that has been run on such a system.

@@ -171,8 +171,8 @@ impl Run {
     /// Takes the lease and runs the command to its end.
     ///
     /// # Errors
-    /// Those of [`Claim::take`], and [`Error::Invalid`](crate::Error::Invalid) for a grace of more than half the ttl; nothing has
-    /// run then. Everything after that is in the [`Report`].
+    /// Those of [`Claim::take`], and [`Error::Invalid`](crate::Error::Invalid) for a grace of more than half the ttl;
+    /// nothing has run then. Everything after that is in the [`Report`].
     pub fn run(self) -> Result<Report> {
         #[cfg(all(target_os = "linux", not(leasehold_portable)))]
         return crate::supervise::run(self);

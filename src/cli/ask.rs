@@ -24,8 +24,8 @@ Examples:
   leasehold ask run/bridge.lease --via 'docker exec {host} sh -c'
 
 The command of --via gets one more word: a command line for a shell, as ssh takes it. {host} is the host that the \
-record names. Of --map, the first that fits counts. An answer counts only when it comes from there, and is about this very claim; whatever else happens, the \
-verdict stays what it was, and why is said. The record is not written. Where this host can tell by itself, nobody is \
+record names. Of --map, the first that fits counts. An answer counts only when it comes from there, and is about \
+this very claim; whatever else happens, the verdict stays what it was, and why is said. The record is not written. Where this host can tell by itself, nobody is \
 asked. Of several records of one host, that host is asked once.
 
 Exit with one path, as judge: 0 held · 1 dead, as its own host says · 2 undetermined, also when nobody answers · \

@@ -24,8 +24,8 @@ SIGKILL before anybody else can take the lease; bytes that the kernel had accept
 later: write what must not mix to a file of its own epoch.
 
 Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold: 102 undetermined · \
-104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 the filesystem failed · 175 wait or budget ran \
-out";
+104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 the filesystem failed · \
+175 wait or budget ran out";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE_LINES)]
