@@ -76,8 +76,9 @@ fn examples(help: &str) -> Vec<&str> {
 
 #[test]
 fn the_help_of_each_verb_fits_a_screen() {
-    for verb in verbs() {
-        let help = help(&verb);
+    let overview = Answer::from(clean(LEASEHOLD).arg("--help").output().unwrap()).ok();
+    let helps = verbs().into_iter().map(|verb| (help(&verb), verb));
+    for (help, verb) in helps.chain([(overview, "leasehold".to_owned())]) {
         let lines = help.lines().count();
         assert!(lines <= SCREEN.0, "{verb}: {lines} lines");
         let widest = help.lines().map(|line| line.chars().count()).max().unwrap_or(0);
