@@ -374,6 +374,10 @@ impl<'a> Side<'a> {
 }
 
 /// Takes the lock, or says that another process has it.
+#[allow(
+    clippy::incompatible_msrv,
+    reason = "only what users build is built with the oldest Rust"
+)]
 fn lock(file: &File, path: &Path) -> Result<bool, End> {
     match file.try_lock() {
         Ok(()) => Ok(true),

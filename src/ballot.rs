@@ -45,23 +45,54 @@ pub enum Action {
     /// Read `F` by a fresh open and decide whether the change is allowed: [`Reply::Seen`], `Refused`.
     Look,
     /// Write the finished record with this `seq` to a new temp file and sync it: [`Reply::Written`], `Refused`.
-    Write { seq: u64 },
+    Write {
+        /// The record's number: that of the ballot that is about to be taken.
+        seq: u64,
+    },
     /// `symlink(T, ballot)`: [`Reply::Done`], `Exists`, `Unsupported`.
-    Take { number: u64, temp: TempId },
+    Take {
+        /// The ballot's.
+        number: u64,
+        /// One's own temp file, T.
+        temp: TempId,
+    },
     /// Where symlinks are unsupported, create the ballot exclusively as an empty file: `Done`, `Exists`.
-    TakeFile { number: u64 },
+    TakeFile {
+        /// The ballot's.
+        number: u64,
+    },
     /// … and write the name of `T` into it: `Done`.
-    Sign { number: u64, temp: TempId },
+    Sign {
+        /// The ballot's.
+        number: u64,
+        /// One's own temp file, T.
+        temp: TempId,
+    },
     /// Read whom a taken ballot names: [`Reply::Rival`], `Missing`.
-    Inspect { number: u64 },
+    Inspect {
+        /// The ballot's.
+        number: u64,
+    },
     /// Wait a little and look at `F`: [`Reply::Still`], `Expired`, `Changed`.
-    Pause { rival: Option<TempId> },
+    Pause {
+        /// Whom the ballot in the way names.
+        rival: Option<TempId>,
+    },
     /// Remove the temp file of a rival that was passed over: `Done` (also when it was gone).
-    Disarm { temp: TempId },
+    Disarm {
+        /// The rival's.
+        temp: TempId,
+    },
     /// Remove every temp file of `F` but this one: a rival was passed over whose ballot names none.
-    DisarmAll { but: TempId },
+    DisarmAll {
+        /// One's own temp file, which stays.
+        but: TempId,
+    },
     /// `link(T, F)`: `Done`, `Exists`, `Missing` (T is gone), `Unsupported`.
-    Link { temp: TempId },
+    Link {
+        /// One's own temp file, T.
+        temp: TempId,
+    },
     /// Where hard links are unsupported and `F` was absent, create `F` exclusively and empty: `Done`, `Exists`.
     Create,
     /// Read `F` again: `Seen`, `Odd`, or `Missing` where there is nothing at all.
@@ -69,11 +100,20 @@ pub enum Action {
     /// `F` has a second name, left by a crash between link and unlink: remove that temp file: `Done`.
     Untwin,
     /// `rename(T, F)`: `Done`, `Missing`.
-    Rename { temp: TempId },
+    Rename {
+        /// One's own temp file, T.
+        temp: TempId,
+    },
     /// Remove one's own temp file: `Done` (also when it was gone).
-    Withdraw { temp: TempId },
+    Withdraw {
+        /// One's own.
+        temp: TempId,
+    },
     /// Remove a ballot whose number `F` has reached: `Done` (also when it was gone).
-    Remove { number: u64 },
+    Remove {
+        /// The ballot's.
+        number: u64,
+    },
     /// Nothing more to do.
     Finish(Outcome),
 }
@@ -91,11 +131,13 @@ pub enum Reply {
     Unsupported,
     /// It failed in another way, and may have been done all the same.
     Failed,
-    /// `F` as it stands; `stamp` is `None` when it is absent. `twin`: the file has a second name. `own`: it is the very
-    /// file that this change wrote last.
+    /// `F` as it stands.
     Seen {
+        /// Its state; `None` when it is absent.
         stamp: Option<Stamp>,
+        /// The file has a second name.
         twin: bool,
+        /// It is the very file that this change wrote last.
         own: bool,
     },
     /// `F` stands and is no record that a change may replace. (One that cannot be read is `Failed`.)
@@ -104,8 +146,13 @@ pub enum Reply {
     Refused,
     /// The temp file was written.
     Written(TempId),
-    /// Whom a ballot names, and whether that one is known to be gone: its process ended, or its temp file is not there.
-    Rival { temp: Option<TempId>, gone: bool },
+    /// Whom a ballot names.
+    Rival {
+        /// Its temp file; `None` for an empty ballot.
+        temp: Option<TempId>,
+        /// It is known to be gone: its process ended, or its temp file is not there.
+        gone: bool,
+    },
     /// `F` is unchanged, and the rival may still need a moment.
     Still,
     /// `F` is unchanged, and the rival had its time, or is gone.
@@ -117,8 +164,13 @@ pub enum Reply {
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// `F` is the new record, with this number.
-    Committed { seq: u64, temp: TempId },
+    /// `F` is the new record.
+    Committed {
+        /// Its number.
+        seq: u64,
+        /// The temp file that became it.
+        temp: TempId,
+    },
     /// The change is not allowed.
     Refused,
     /// A holder found `F` gone and put its record back by asking: the caller must vacate it, and has lost. (What a

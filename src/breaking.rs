@@ -17,6 +17,7 @@ use crate::names;
 use crate::observe::{Judge, Sight};
 use crate::platform;
 use crate::record::{LARGEST, Record};
+use crate::run_state::BROKEN;
 use crate::token::Token;
 
 /// What a broken lease left.
@@ -167,15 +168,15 @@ impl Change for Break<'_> {
                 next.owner.epoch = next.owner.epoch.saturating_add(1);
                 next.owner.lock = None;
                 next.owner.ended = Some(timestamp());
-                next.state.set("broken", self.testimony.clone());
+                next.state.set(BROKEN, self.testimony.clone());
                 // Room for a longer number. A full record can be broken too: the evidence has all of it.
                 let fits = |record: &Record| record.print().len() + 20 <= LARGEST;
                 if !fits(&next) {
                     next.owner.cmd = None;
-                    next.state.set("broken", json!({ "epoch": record.owner.epoch }));
+                    next.state.set(BROKEN, json!({ "epoch": record.owner.epoch }));
                 }
                 if !fits(&next) {
-                    next.state.remove("broken");
+                    next.state.remove(BROKEN);
                 }
                 self.next = Some(next);
                 Consent::Go

@@ -19,15 +19,12 @@ use crate::observe::{Judge, Sight, Watch, directory, payload};
 use crate::owner::{FORMAT, Keeper, LOCK, OwnerLine, Pid, SHORTEST_TTL};
 use crate::platform::{self, ExitWatch};
 use crate::record::{LARGEST, Record};
-use crate::run_state::RunState;
+use crate::run_state::{RunState, STARTS};
 use crate::token::Token;
 use crate::verdict::{Effect, Judgement, Reason, Verdict};
 
 /// The longest file name that filesystems in use take.
 const NAME_MAX: usize = 255;
-
-/// The field of the run state that keeps the last starts.
-const STARTS: &str = "starts";
 
 /// Starts that a record keeps.
 const MOST_STARTS: usize = 1000;
@@ -220,6 +217,9 @@ impl Claim {
         }
         if site.judge.host.observer.proc_is_own == Some(false) {
             return Err(Error::invalid(&site.path, FOREIGN_PROC));
+        }
+        if let Some(why) = self.state.fields().keys().find_map(|key| RunState::refuses(key)) {
+            return Err(Error::invalid(&site.path, why));
         }
         let process = self.owner.map_or_else(Process::current, Process::of)?;
         let mut owner = owner_line(&site, &process, self.ttl, self.binds)?;

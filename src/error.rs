@@ -116,7 +116,10 @@ impl fmt::Display for Error {
                 path,
                 source,
             } => write!(f, "cannot {operation} {}: {source}", path.display()),
-            Self::Uncertain(cause) => write!(f, "it is not known whether the record was changed: {cause}"),
+            Self::Uncertain(cause) => write!(
+                f,
+                "it is not known whether the record was changed: {cause}; `verify` tells, once the filesystem answers"
+            ),
             Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
             Self::NotARecord { path, why } => write!(f, "{} holds no record: {why}", path.display()),
             Self::Refused(judgement) => write!(f, "{}: {}", judgement.verdict, judgement.sentence),
@@ -128,7 +131,7 @@ impl fmt::Display for Error {
             ),
             Self::Lost { path, why } => write!(f, "the lease on {} is lost: {why}", path.display()),
             Self::Expiring { path, why } => write!(f, "the lease on {} must not be used now: {why}", path.display()),
-            Self::GaveWay { path } => write!(f, "another claim on {} is under way", path.display()),
+            Self::GaveWay { path } => write!(f, "another claim on {} is under way; try again", path.display()),
             Self::Contended { path } => write!(
                 f,
                 "given up on {}: the record kept changing, or its directory is full of ballots that are not ours; look \

@@ -51,7 +51,9 @@ pub struct Stat {
 
 /// The calls that Leasehold makes on the filesystem. Each is one operation that either happens or does not.
 ///
-/// Errors are those of the operating system, bare; callers add path and operation. EINTR never gets out.
+/// # Errors
+/// Each call fails with the operating system's error, bare; callers add path and operation. EINTR never gets out.
+#[allow(clippy::missing_errors_doc, reason = "as above, for all of them")]
 pub trait Fs: fmt::Debug + Send + Sync {
     /// What is at `path`, not followed. Asked of the file server, not of a cache.
     fn stat(&self, path: &Path) -> io::Result<Stat>;

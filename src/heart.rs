@@ -29,8 +29,8 @@ pub(crate) enum Standing {
     Same,
     /// It named another one, with our token: that is open now.
     Moved,
-    /// The lease is not ours any more.
-    Lost(Error),
+    /// The lease is not ours any more, and why.
+    Lost(String),
     /// It could not be told.
     Unknown,
 }
@@ -93,7 +93,7 @@ impl Heart {
         let sight = self.holder.site().look();
         let named = match self.holder.current(&sight) {
             Ok(_) => sight.stat.map(|stat| stat.inode),
-            Err(error @ Error::Lost { .. }) => return Standing::Lost(error),
+            Err(Error::Lost { why, .. }) => return Standing::Lost(why),
             Err(_) => return Standing::Unknown,
         };
         if named == Some(self.inode) {
@@ -101,7 +101,7 @@ impl Heart {
         }
         match self.follow() {
             Ok(()) => Standing::Moved,
-            Err(error @ Error::Lost { .. }) => Standing::Lost(error),
+            Err(Error::Lost { why, .. }) => Standing::Lost(why),
             Err(_) => Standing::Unknown,
         }
     }

@@ -152,6 +152,9 @@ pub struct Process {
 
 impl Process {
     /// This process.
+    ///
+    /// # Errors
+    /// As [`Process::of`]: its start time cannot be read.
     pub fn current() -> Result<Self> {
         Self::of(Pid::new(std::process::id().into()).expect("the kernel gives pids above 0"))
     }

@@ -11,16 +11,16 @@ use crate::claim::{beat, claim, timestamp};
 use crate::error::{Error, Result};
 use crate::identity::Process;
 use crate::observe::{Judge, Sight, directory, not_a_record, payload};
-use crate::owner::{LOCK, Pid};
+use crate::owner::{LOCK, OwnerLine, Pid};
 use crate::platform;
 use crate::record::{LARGEST, Record};
-use crate::run_state::Outcome;
+use crate::run_state::{Outcome, RunState};
 use crate::token::Token;
 
 /// Why a claim is lost that was released before.
 const ENDED: &str = "the claim is ended";
 
-/// A lease that this program holds. It is released when the guard is dropped, also by a panic.
+/// A lease that this program holds. It is released when the guard is dropped, also by a panic that unwinds.
 ///
 /// Whoever dies without that leaves a record that says so to everybody who can tell; see [`crate::judge`].
 #[must_use = "the lease is released as soon as the guard is dropped"]
@@ -105,10 +105,8 @@ impl Lease {
     /// # Errors
     /// As [`Holder::renew`].
     pub fn note<K: AsRef<str>, V: AsRef<str>>(&mut self, fields: &[(K, V)]) -> Result<Record> {
-        self.change(|record| {
-            set_fields(record, fields);
-            Ok(())
-        })
+        let path = self.holder.path().to_owned();
+        self.change(|record| set_fields(&path, record, fields))
     }
 
     /// A change that keeps the lock: it moves to the new record's inode.
@@ -176,6 +174,23 @@ impl std::error::Error for Unreleased {
 
 /// What anybody who carries a claim's token may do with its record. The token is no secret; see [`Token`]. Each change
 /// gives back the record as it now stands.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("thread-7.lease");
+/// use leasehold::{Claim, Error, Holder, Outcome};
+/// use std::time::Duration;
+///
+/// let lease = Claim::new(&path).ttl(Duration::from_secs(60)).take()?;
+/// // In this process or another one: `run` gives its command path and token as LEASEHOLD_PATH and LEASEHOLD_TOKEN.
+/// let holder = Holder::new(&path, lease.token())?;
+/// holder.note(&[("intent", "push branch")])?;
+/// let epoch = holder.verify(Some(Duration::from_secs(10)))?; // right before the write
+/// std::fs::write(dir.path().join(format!("transcript.{epoch}")), "…")?;
+/// holder.release(Some(Outcome::Completed))?;
+/// assert!(matches!(holder.renew(), Err(Error::Lost { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Holder {
     site: Site,
@@ -287,12 +302,9 @@ impl Holder {
     /// new intent takes the outcome of the one before away.
     ///
     /// # Errors
-    /// As [`Holder::renew`].
+    /// As [`Holder::renew`]; [`Error::Invalid`] for names that the owner line has and those that leasehold writes itself.
     pub fn note<K: AsRef<str>, V: AsRef<str>>(&self, fields: &[(K, V)]) -> Result<Record> {
-        self.replace(|record| {
-            set_fields(record, fields);
-            Ok(())
-        })
+        self.replace(|record| set_fields(self.path(), record, fields))
     }
 
     /// Names another process of this host as owner of the same claim: same token, same epoch.
@@ -420,8 +432,8 @@ impl Holder {
     pub(crate) fn current<'s>(&self, sight: &'s Sight) -> Result<&'s Record> {
         match &sight.content {
             Ok(record) if record.owner.token != self.token => Err(self.lost(format!(
-                "the record carries another token, of epoch {}",
-                record.owner.epoch
+                "the record carries another token, {}",
+                successor(&record.owner)
             ))),
             Ok(record) if record.owner.ended.is_some() => Err(self.lost(ENDED)),
             Ok(record) => Ok(record),
@@ -445,7 +457,25 @@ impl Holder {
     }
 }
 
-fn set_fields<K: AsRef<str>, V: AsRef<str>>(record: &mut Record, fields: &[(K, V)]) {
+/// Who has the lease instead, in words.
+fn successor(owner: &OwnerLine) -> String {
+    let mut told = format!("of epoch {}", owner.epoch);
+    if owner.ended.is_some() {
+        return told + ", and is vacant";
+    }
+    if let (Some(pid), Some(host)) = (owner.pid, &owner.host) {
+        told += &format!(": process {pid} of {host} has it");
+    }
+    if let Some(since) = &owner.since {
+        told += &format!(" since {since}");
+    }
+    told
+}
+
+fn set_fields<K: AsRef<str>, V: AsRef<str>>(path: &Path, record: &mut Record, fields: &[(K, V)]) -> Result<()> {
+    if let Some(why) = fields.iter().find_map(|(key, _)| RunState::refuses(key.as_ref())) {
+        return Err(Error::invalid(path, why));
+    }
     let names = |name| fields.iter().any(|(key, _)| key.as_ref() == name);
     // The outcome of the last action says nothing about the next one.
     if names("intent") && !names("outcome") {
@@ -454,6 +484,7 @@ fn set_fields<K: AsRef<str>, V: AsRef<str>>(record: &mut Record, fields: &[(K, V
     for (key, value) in fields {
         record.state.set(key.as_ref(), value.as_ref());
     }
+    Ok(())
 }
 
 struct HolderChange<'a> {

@@ -68,8 +68,11 @@ impl Judge {
     /// # Errors
     /// [`Error::Io`] when the process table cannot be read.
     pub fn orphans(&self) -> Result<Vec<Orphan>> {
-        let unsupported = |error| Error::io("read", Path::new("the process table"))(std::io::Error::other(error));
-        let mut system = System::new().map_err(unsupported)?;
+        if !sysinfo::IS_SUPPORTED_SYSTEM {
+            let unsupported = std::io::ErrorKind::Unsupported.into();
+            return Err(Error::io("read", Path::new("the process table"))(unsupported));
+        }
+        let mut system = System::new();
         let wanted = ProcessRefreshKind::nothing()
             .with_environ(UpdateKind::Always)
             .with_cwd(UpdateKind::Always)

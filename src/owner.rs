@@ -13,6 +13,33 @@ pub const FORMAT: u64 = 1;
 /// The shortest ttl that a record may carry, in seconds.
 pub const SHORTEST_TTL: u64 = 5;
 
+/// The keys of the owner line, in their order.
+pub(crate) const KEYS: [&str; 23] = [
+    "leasehold",
+    "token",
+    "epoch",
+    "seq",
+    "host",
+    "machine",
+    "host_id",
+    "boot",
+    "pid",
+    "start",
+    "pidns",
+    "timens",
+    "pidfd",
+    "uid",
+    "keeper",
+    "since",
+    "ttl",
+    "lock",
+    "cmd",
+    "binds",
+    "adopted",
+    "policy",
+    "ended",
+];
+
 /// The kind of lock that a holder keeps on its record: flock(2).
 pub(crate) const LOCK: &str = "flock";
 
@@ -147,5 +174,49 @@ fn ttl<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Err
             "a ttl of {seconds} s is below {SHORTEST_TTL} s"
         ))),
         ttl => Ok(ttl),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_listed() {
+        let text = || Some("x".to_owned());
+        let pid = Pid::new(1).expect("a pid");
+        let line = OwnerLine {
+            leasehold: FORMAT,
+            token: Token::from_bits(1),
+            epoch: 1,
+            seq: 1,
+            host: text(),
+            machine: text(),
+            host_id: text(),
+            boot: text(),
+            pid: Some(pid),
+            start: Some(1),
+            pidns: Some(1),
+            timens: Some(1),
+            pidfd: Some(1),
+            uid: Some(1),
+            keeper: Some(Keeper {
+                pid,
+                start: 1,
+                extra: Map::new(),
+            }),
+            since: text(),
+            ttl: Some(SHORTEST_TTL),
+            lock: text(),
+            cmd: text(),
+            binds: text(),
+            adopted: Some(true),
+            policy: text(),
+            ended: text(),
+            extra: Map::new(),
+        };
+        let json = serde_json::to_value(line).expect("JSON");
+        let keys: Vec<_> = json.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, KEYS);
     }
 }

@@ -72,6 +72,9 @@ impl Record {
     /// Reads a record from the whole content of a file.
     ///
     /// Every proper prefix of a printed record is [`Flaw::Empty`] or [`Flaw::Torn`]; no input panics.
+    ///
+    /// # Errors
+    /// What is wrong with it instead.
     pub fn parse(bytes: &[u8]) -> Result<Self, Flaw> {
         if bytes.is_empty() {
             return Err(Flaw::Empty);

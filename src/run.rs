@@ -87,6 +87,21 @@ pub struct Report {
 /// When no renewal counted in time, or the record is another's, the command gets SIGTERM, and SIGKILL before the
 /// deadline in any case. See `docs/run.md` for what stopping a process cannot do.
 ///
+/// ```no_run
+/// use leasehold::{Claim, Run};
+/// use std::time::Duration;
+///
+/// let claim = Claim::new("run/bridge.lease").set("role", "bridge").wait(Duration::from_secs(10));
+/// let words = ["./bridge", "--port", "4100"].map(Into::into);
+/// let report = Run::new(claim, words.to_vec()).ttl(Duration::from_secs(30)).run()?;
+/// match (report.lost, report.ending) {
+///     (Some(why), _) => eprintln!("the lease was lost, and the bridge ended: {why}"),
+///     (None, Some(ending)) => println!("the bridge ended: {ending}"),
+///     (None, None) => eprintln!("the bridge could not be started"),
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+///
 /// It takes over the calling process: call it from the main thread of a program that has no other children. Linux only.
 #[must_use = "nothing runs until `run` is called"]
 pub struct Run {
@@ -128,7 +143,7 @@ impl Run {
         self
     }
 
-    /// Leaves this much time between SIGTERM and SIGKILL; at most half of the ttl.
+    /// Leaves this much time between SIGTERM and SIGKILL; at most half of the ttl. Without it a quarter, at most 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
         self
@@ -156,7 +171,8 @@ impl Run {
     /// Takes the lease and runs the command to its end.
     ///
     /// # Errors
-    /// Those of [`Claim::take`]; nothing has run then. Everything after that is in the [`Report`].
+    /// Those of [`Claim::take`], and [`Error::Invalid`](crate::Error::Invalid) for a grace of more than half the ttl;
+    /// nothing has run then. Everything after that is in the [`Report`].
     pub fn run(self) -> Result<Report> {
         #[cfg(all(target_os = "linux", not(leasehold_portable)))]
         return crate::supervise::run(self);

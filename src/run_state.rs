@@ -7,6 +7,17 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::owner;
+
+/// The field that tells of a claim that an operator broke.
+pub(crate) const BROKEN: &str = "broken";
+
+/// The field that tells on what verdict the record of a dead owner was vacated.
+pub(crate) const SETTLED: &str = "settled";
+
+/// The field that keeps the last starts.
+pub(crate) const STARTS: &str = "starts";
+
 /// What became of an action that was noted with `intent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -67,6 +78,22 @@ impl RunState {
     /// Sets a field.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         self.0.insert(key.into(), value.into());
+    }
+
+    /// Why a caller may not set a field of this name, if so: leasehold writes it itself, or reading it back by name would
+    /// give something else.
+    pub(crate) fn refuses(key: &str) -> Option<String> {
+        let why = match key {
+            BROKEN | SETTLED | STARTS => "is written by leasehold alone",
+            _ if owner::KEYS.contains(&key) || key == "beat" => {
+                "would be hidden by that of the owner line or heartbeat"
+            }
+            _ if key.is_empty() || key.contains('=') || key.contains(char::is_control) => {
+                "is no name: it is empty, or has an equals sign or a control character in it"
+            }
+            _ => return None,
+        };
+        Some(format!("the field `{key}` {why}; choose another name"))
     }
 
     /// Removes a field; the others keep their order.

@@ -12,11 +12,9 @@ use crate::facts::{Facts, LeaseFacts};
 use crate::fs::Stat;
 use crate::observe::{Judge, Sight, Watch};
 use crate::record::{LARGEST, Record};
+use crate::run_state::SETTLED;
 use crate::token::Token;
 use crate::verdict::{Judgement, Reason, Verdict};
-
-/// The field of the run state that says why somebody else than the owner ended a claim.
-pub(crate) const SETTLED: &str = "settled";
 
 /// What came of [`Judge::settle`].
 #[derive(Debug)]

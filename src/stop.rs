@@ -62,6 +62,26 @@ impl fmt::Display for Signal {
 /// It happens only where the judge says held/process-running: the recorded process, on this host. The process is opened
 /// first (pidfd_open(2)), judged after, and signalled through that descriptor, so that no number is ever signalled: what
 /// gets the number meanwhile is not meant.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("bridge.lease");
+/// use leasehold::{Claim, Error, Pid, Stop, Verdict};
+/// use std::process::Command;
+///
+/// let mut bridge = Command::new("sleep").arg("1000").spawn()?;
+/// let pid = Pid::new(bridge.id().into()).expect("a pid");
+/// Claim::new(&path).owner(pid).set("role", "bridge").take()?.leave();
+///
+/// let stopped = Stop::new(&path).only_if("role", "bridge").run()?;
+/// assert_eq!(stopped.pid, pid);
+/// bridge.wait()?;
+/// match Stop::new(&path).run() {
+///     Err(Error::Refused(judgement)) => assert_eq!(judgement.verdict, Verdict::Free),
+///     other => panic!("there is nobody to stop: {other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing is stopped until `run` is called"]
 pub struct Stop {

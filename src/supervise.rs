@@ -22,7 +22,14 @@ pub(crate) fn run(run: Run) -> Result<Report> {
     let path = run.claim.path().to_owned();
     // As the record will have it, in whole seconds.
     let ttl = Duration::from_secs(run.ttl.as_secs());
-    let terms = Terms::new(ttl, run.grace.unwrap_or(Terms::usual_grace(ttl)));
+    let grace = run.grace.unwrap_or(Terms::usual_grace(ttl));
+    if grace > ttl / 2 {
+        let (grace, ttl) = (grace.as_secs_f64(), ttl.as_secs());
+        let what =
+            format!("a kill grace of {grace} s is more than half of the ttl of {ttl} s; shorten it, or lengthen that");
+        return Err(Error::invalid(&path, what));
+    }
+    let terms = Terms::new(ttl, grace);
     child::adopt_orphans().map_err(Error::io("become the subreaper for", &path))?;
     // Before the command, which must not have its descriptors.
     let cgroup = run.contain.then(Cgroup::create).transpose()?;
@@ -161,8 +168,8 @@ fn vacate(lease: Lease, report: &mut Report, at_most: Duration) {
     }
     match answer.recv_timeout(at_most) {
         Ok(Ok(())) => {}
-        Ok(Err(error @ Error::Lost { .. })) => {
-            report.lost.get_or_insert_with(|| error.to_string());
+        Ok(Err(Error::Lost { why, .. })) => {
+            report.lost.get_or_insert(why);
         }
         Ok(Err(error)) => report.unreleased = Some(error),
         Err(_) => report.unreleased = Some(Error::io("vacate", &path)(io::ErrorKind::TimedOut.into())),
@@ -281,7 +288,7 @@ fn beat(mut heart: Heart, terms: Terms, watch: &Watch, orders: &Receiver<Order>,
                     looked = pulse.ended;
                     pulse = heart.beat();
                 }
-                Standing::Lost(error) => return tell(News::Lost(error.to_string())),
+                Standing::Lost(why) => return tell(News::Lost(why)),
                 Standing::Unknown => told = false,
             }
         }

@@ -282,8 +282,13 @@ impl Judgement {
 /// What the rules need to know before they can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// [`Facts::process`] about this pid, with the pidfs inode if `pidfd`.
-    Process { pid: Pid, pidfd: bool },
+    /// [`Facts::process`] about the owner.
+    Process {
+        /// Its pid.
+        pid: Pid,
+        /// Its pidfs inode is wanted, too.
+        pidfd: bool,
+    },
     /// [`ProcessFacts::keeper`] about this pid.
     Keeper(Pid),
 }
@@ -314,12 +319,15 @@ pub(crate) fn asked(facts: &Facts, told: Asked, reason: &str) -> Judgement {
 }
 
 /// Judges, or says what has to be found out first. No pid may be asked about before this asks for it.
+///
+/// # Errors
+/// The question, if there is one: answer it in the facts, and ask again. [`resolve`](crate::resolve) does that.
 pub fn examine(facts: &Facts) -> Result<Judgement, Question> {
     rule(facts).map(|(reason, note)| conclude(facts, reason, note))
 }
 
-/// Beyond its ttl a lease is given this much more before it counts as lapsed: 2 s for a kill on the way, and 2 % for
-/// clocks that run at different speeds.
+/// How long a lease with this ttl, in seconds, must have been seen unchanged to count as lapsed: the ttl, 2 s for a kill on
+/// the way, and 2 % for clocks that run at different speeds.
 pub fn lapse_after(ttl: u64) -> Duration {
     Duration::from_millis(ttl.saturating_mul(1020).saturating_add(2000))
 }

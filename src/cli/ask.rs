@@ -24,13 +24,13 @@ Examples:
   leasehold ask run/bridge.lease --via 'docker exec {host} sh -c'
 
 The command of --via gets one more word: a command line for a shell, as ssh takes it. {host} is the host that the \
-record names. An answer counts only when it comes from there, and is about this very claim; whatever else happens, the \
-verdict stays what it was, and why is said. The record is not written. Where this host can tell by itself, nobody is \
+record names. Of --map, the first that fits counts. An answer counts only when it comes from there, and is about \
+this very claim; whatever else happens, the verdict stays what it was, and why is said. The record is not written. Where this host can tell by itself, nobody is \
 asked. Of several records of one host, that host is asked once.
 
 Exit with one path, as judge: 0 held · 1 dead, as its own host says · 2 undetermined, also when nobody answers · \
 3 free · 4 lapsed · 64 usage
-With several: 0 when all could be read, 74 otherwise";
+With several: 0 all could be read · 74 something could not";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -48,16 +48,16 @@ pub(crate) struct Args {
 // How to reach another host.
 #[derive(clap::Args)]
 pub(crate) struct How {
-    /// The command that runs a command line on a host
+    /// What runs a command line on a host
     #[arg(long, value_name = "COMMAND", default_value = "ssh -oBatchMode=yes {host}", value_parser = via)]
     via: Via,
     /// Give up on a host after this long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::duration)]
     timeout: Duration,
-    /// Where leasehold is there; words for its shell
+    /// How leasehold is called there, in words for its shell
     #[arg(long, value_name = "COMMAND", default_value = "leasehold")]
     remote_command: String,
-    /// The directory HERE is called THERE on that host; may be given several times, the first that fits counts
+    /// How the directory HERE is called there; repeatable
     #[arg(long, value_name = "HERE=THERE", value_parser = map)]
     map: Vec<(PathBuf, PathBuf)>,
 }

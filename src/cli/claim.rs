@@ -15,7 +15,7 @@ Examples:
   leasehold claim run/x.pid.lease --owner \"$pid\" --binds x.pid --set phase=serving
 
 The owner is always named: the process that does the work and whose end frees the lease. $$ is the shell that runs the \
-script. A lease without --ttl never lapses; with one, its owner has to `renew` it, and others may --take-lapsed it. \
+script. A lease without --ttl never lapses; with one, its owner has to `renew` it, and others may --take-lapsed it, though it may still run. \
 A single look cannot tell a lapse: --take-lapsed needs a --wait longer than the owner's ttl.
 
 Exit: 0 claimed · 2 undetermined · 4 lapsed · 5 held by another · 7 the last owner's action is in doubt · \
@@ -48,19 +48,19 @@ pub(crate) struct Admission {
     /// Wait for at most this long until the lease can be taken
     #[arg(long, value_name = "TIME", value_parser = super::duration)]
     wait: Option<Duration>,
-    /// Take a lease that its owner did not renew within its own ttl; the owner may still run
+    /// Take a lease that its owner did not renew in time
     #[arg(long)]
     take_lapsed: bool,
-    /// Take the lease although the last owner's action may or may not have happened
+    /// Take it although the last owner's action is in doubt
     #[arg(long)]
     accept_in_doubt: bool,
-    /// Take an owner of another host or container for past: this volume has one writer at a time, as a pod's own disk
+    /// Take an owner elsewhere for past: one host at a time writes here
     #[arg(long)]
     sole_writer: bool,
-    /// End with 5 when another claim is just under way, instead of outlasting it
+    /// Give way to another claim that is just under way
     #[arg(long)]
     give_way: bool,
-    /// Set a field of the run state; may be given several times
+    /// Set a field of the run state; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = super::field)]
     set: Vec<(String, String)>,
 }
@@ -109,7 +109,8 @@ pub(crate) fn run(args: Args) -> Exit {
                 Err(error) => {
                     // The caller has no token and takes this for a failed claim: dropped, the lease is released.
                     text::complain(&format!(
-                        "leasehold: cannot print the token: {error}; the lease is given back\n"
+                        "leasehold: cannot print the token: {error}; the lease on {} is given back\n",
+                        text::path(&args.path)
                     ));
                     Exit::Io
                 }

@@ -8,7 +8,7 @@ use leasehold::{Error, Reason, Verdict};
 pub(crate) enum Exit {
     /// Done; for judge: held.
     Done = 0,
-    /// Verified dead. No verbs but judge and stop end with it.
+    /// Verified dead. No verbs but judge, ask and stop end with it.
     Dead = 1,
     Undetermined = 2,
     Free = 3,

@@ -42,7 +42,7 @@ impl Which {
 
 const VERIFY: &str = "\
 Examples:
-  epoch=$(leasehold verify thread-7.lease --token \"$token\" --margin 10s) && append_to transcript.$epoch
+  epoch=$(leasehold verify 7.lease --token \"$token\" --margin 10s) && append_to transcript.$epoch
   epoch=$(leasehold verify) || exit   # with LEASEHOLD_PATH and LEASEHOLD_TOKEN set
 
 It tells what was so when it was asked. What must not mix goes into a file of its own epoch, or behind a resource that \
@@ -85,7 +85,8 @@ Examples:
 
 Nothing stops the owner when its ttl has run out and nobody renewed: check with `verify --margin` before each write.
 
-Exit: 0 renewed · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
+Exit: 0 renewed · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed · \
+75 it is changed all the time";
 
 #[derive(clap::Args)]
 #[command(after_help = RENEW)]
@@ -105,7 +106,8 @@ Examples:
 
 The record stays, vacant, so that the next claim gets the next epoch.
 
-Exit: 0 released, or was already · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
+Exit: 0 released, or was already · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed · \
+75 it is changed all the time";
 
 #[derive(clap::Args)]
 #[command(after_help = RELEASE)]
@@ -128,7 +130,8 @@ Examples:
 
 The claim stays the same: same token, same epoch.
 
-Exit: 0 handed over · 2 not a record · 6 lost: the token is not current · 64 usage, no such process, or a keeper is recorded · 74 the filesystem failed";
+Exit: 0 handed over · 2 not a record · 6 lost: the token is not current · 64 usage, no such process, or a keeper is recorded · \
+74 the filesystem failed · 75 it is changed all the time";
 
 #[derive(clap::Args)]
 #[command(after_help = HAND_OVER)]
@@ -154,7 +157,8 @@ An intent without an outcome leaves the effect in doubt when the owner ends: the
 intent takes the last outcome away.
 With LEASEHOLD_PATH set, the record need not be named: leasehold note phase=serving
 
-Exit: 0 noted · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed";
+Exit: 0 noted · 2 not a record · 6 lost: the token is not current · 64 usage · 74 the filesystem failed · \
+75 it is changed all the time";
 
 #[derive(clap::Args)]
 #[command(after_help = NOTE, override_usage = "leasehold note [OPTIONS] PATH KEY=VALUE…")]

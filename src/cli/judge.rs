@@ -21,8 +21,8 @@ Examples:
 A line a path, tab separated: verdict, reason, host, pid, path; `-` for what is not known. On a terminal, a paragraph. \
 Judging changes nothing on disk. Pid files and locks in which other programs name an owner are recognised, too.
 
-Exit with one path: 0 held · 1 dead · 2 undetermined · 3 free · 4 lapsed
-With several, or --stdin0: 0 when all could be read, 74 otherwise";
+Exit with one path: 0 held · 1 dead · 2 undetermined · 3 free · 4 lapsed · 64 usage
+With several, or --stdin0: 0 all could be read · 74 something could not";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

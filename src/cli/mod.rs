@@ -24,31 +24,24 @@ use leasehold::Error;
 
 use exit::Exit;
 
-const ABOUT: &str = "Who holds this, and can I tell from here?";
-
-const LONG_ABOUT: &str = "\
-Who holds this, and can I tell from here?
-
-Leases and run state in small files, for programs that share a home directory between machines. A record says which \
-process of which host and boot holds the lease; no other host's pid is ever judged, and what cannot be told from here \
-is `undetermined`, never dead.";
-
 const EXAMPLES: &str = "\
 Examples:
   token=$(leasehold claim run/bridge.lease --owner $$ --ttl 60s) || exit
   leasehold judge run/*.lease
   leasehold release run/bridge.lease --token \"$token\"
 
-Exit codes, the same for every verb:
-   0 done (judge: held)         5 held by another            70 a bug in leasehold
-   1 verified dead              6 lost: token not current    74 the filesystem failed
-   2 undetermined               7 effect in doubt            75 the wait ran out
-   3 free                      64 wrong usage
-   4 lapsed";
+A record says which process of which host and boot holds the lease. No other host's pid is ever judged, and what cannot \
+be told from here is `undetermined`, never dead.
 
+Exit codes, the same for every verb:
+   0 done (judge: held)   3 free                6 lost: token not current   70 a bug in leasehold
+   1 verified dead        4 lapsed              7 effect in doubt           74 the filesystem failed
+   2 undetermined         5 held by another    64 wrong usage               75 the wait ran out";
+
+/// Who holds this, and can I tell from here?
 #[derive(Parser)]
-#[command(name = "leasehold", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES, max_term_width = 100)]
-struct Cli {
+#[command(name = "leasehold", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
     #[command(subcommand)]
     verb: Verb,
 }

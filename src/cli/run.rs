@@ -19,13 +19,13 @@ Examples:
   leasehold run run/bridge.lease --set role=bridge -- ./bridge --port 4100
   leasehold run --dir run --key \"thread $id\" --wait 10s -- ./resume \"$id\"
 
-The command gets LEASEHOLD_PATH, LEASEHOLD_TOKEN and LEASEHOLD_EPOCH. When the lease cannot be kept, it gets SIGTERM, \
-and SIGKILL before anybody else can take the lease. What that cannot do: bytes that the kernel had accepted may still \
-reach the file server later. Write what must not mix to a file of its own epoch.
+The command gets LEASEHOLD_PATH, LEASEHOLD_TOKEN and LEASEHOLD_EPOCH. When the lease cannot be kept it gets SIGTERM, and \
+SIGKILL before anybody else can take the lease; bytes that the kernel had accepted may still reach the file server \
+later: write what must not mix to a file of its own epoch.
 
-Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold's own: 102 \
-undetermined · 104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 the filesystem failed · 175 \
-wait or budget ran out; or the one given with --conflict-exit-code. --status-file says which of the two it was.";
+Exit: the command's own code, 128+n for a signal, 126 or 127 when it cannot be started. Of leasehold: 102 undetermined · \
+104 lapsed · 105 held by another · 106 lost · 107 in doubt · 164 usage · 174 the filesystem failed · \
+175 wait or budget ran out";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE_LINES)]
@@ -35,28 +35,27 @@ pub(crate) struct Args {
     path: Option<PathBuf>,
     #[command(flatten)]
     key: super::path::Key,
-    /// Let the lease lapse when it is not renewed for this long (5s or more)
+    /// Lapse when not renewed for this long, 5s or more
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::duration)]
     ttl: Duration,
-    /// Time between SIGTERM and SIGKILL, at most half of the ttl [default: a quarter of the ttl, at most 10s]
+    /// From SIGTERM to SIGKILL [default: a quarter of the ttl, up to 10s]
     #[arg(long, value_name = "TIME", value_parser = super::duration)]
     kill_grace: Option<Duration>,
     #[command(flatten)]
     admission: super::claim::Admission,
-    /// What becomes of processes that the command leaves behind
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Left::End)]
+    /// What becomes of its leftovers: end, wait or leave
+    #[arg(long, value_name = "WHAT", value_enum, hide_possible_values = true, default_value_t = Left::End)]
     descendants: Left,
-    /// Run the command in a cgroup of its own: what it leaves behind is ended also when leasehold itself is killed, and
-    /// whatever its user is. Refuse with 174 where no cgroup can be made
+    /// Run it in a cgroup, emptied even when leasehold is killed
     #[arg(long)]
     contain: bool,
-    /// Refuse with 175 when it was started this often within the time on this host, as 5/30s
+    /// Refuse when started this often on this host in the time, as 5/30s
     #[arg(long, value_name = "STARTS/TIME", value_parser = budget)]
     budget: Option<(u32, Duration)>,
-    /// End with this code when leasehold itself has to say no, whatever the reason
+    /// End with this code whenever leasehold itself says no
     #[arg(long, value_name = "CODE")]
     conflict_exit_code: Option<u8>,
-    /// Say in this file, as JSON, how it ended, and whether the code is the command's or leasehold's
+    /// Say in this file, as JSON, how it ended, and whose code it is
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
     /// The command
@@ -64,13 +63,11 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+// A comment on a value would give each option of the help three lines.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Left {
-    /// End them: SIGTERM, then SIGKILL
     End,
-    /// Keep the lease until they have ended
     Wait,
-    /// Leave them alone
     Leave,
 }
 
@@ -83,6 +80,9 @@ fn budget(text: &str) -> Result<(u32, Duration), String> {
         .ok_or_else(|| "a budget is written as 5/30s: starts, and the time".into())
 }
 
+/// As much of a command as a message shows.
+const WIDEST: usize = 64;
+
 /// Own outcomes lie above the usual exit codes of commands.
 const OWN: u8 = 100;
 
@@ -91,7 +91,7 @@ pub(crate) const USAGE: u8 = OWN + Exit::Usage as u8;
 
 pub(crate) fn run(args: Args) -> u8 {
     if args.contain && matches!(args.descendants, Left::Leave) {
-        eprintln!("leasehold: --contain leaves nothing behind; choose --descendants end or wait");
+        text::complain("leasehold: --contain leaves nothing behind; choose --descendants end or wait\n");
         return USAGE;
     }
     let path = match args.path.map_or_else(|| args.key.path(), Ok) {
@@ -106,18 +106,27 @@ pub(crate) fn run(args: Args) -> u8 {
         text::complain("leasehold: --status-file would overwrite the record itself\n");
         return USAGE;
     }
+    // Before anything runs: at the end it would be too late to say so.
+    if let Some(file) = &args.status_file
+        && let Err(error) = can_be_written(file)
+    {
+        text::complain(&format!(
+            "leasehold: cannot write {}: {error}; nothing was started\n",
+            text::path(file)
+        ));
+        return OWN + Exit::Io as u8;
+    }
     let mut claim = args.admission.apply(Claim::new(&path), &path);
     if let Some((starts, within)) = args.budget {
         claim = claim.budget(starts, within);
     }
+    let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     let status = Status {
         file: args.status_file,
         path: path.clone(),
+        command: text::shorten(&text::escape(&words.join(" ")), WIDEST),
     };
-    let outlived = Status {
-        file: status.file.clone(),
-        path: path.clone(),
-    };
+    let outlived = status.clone();
     let mut run = Run::new(claim, args.command)
         .ttl(args.ttl)
         .contain(args.contain)
@@ -130,7 +139,11 @@ pub(crate) fn run(args: Args) -> u8 {
         run = run.grace(grace);
     }
     run = run.on_outlived(move || {
-        text::complain("leasehold: the command still runs past the deadline, in spite of SIGKILL (is a mount dead?)\n");
+        text::complain(&format!(
+            "leasehold: {}: `{}` still runs past the deadline, in spite of SIGKILL (is a mount dead?)\n",
+            text::path(&outlived.path),
+            outlived.command
+        ));
         outlived.write(&json!({ "by": "leasehold", "lost": true, "outlived": true }));
     });
     match run.run() {
@@ -164,11 +177,16 @@ fn is_conflict(error: &Error) -> bool {
 fn ended(report: &Report, conflict: Option<u8>, status: &Status) -> u8 {
     let (by, code) = match (&report.lost, &report.not_started) {
         (Some(why), _) => {
-            text::complain(&format!("leasehold: {}\n", text::escape(why)));
+            text::complain(&format!(
+                "leasehold: {}: the lease is lost: {}; `{}` has ended\n",
+                text::path(&status.path),
+                text::escape(why),
+                status.command
+            ));
             ("leasehold", conflict.unwrap_or(OWN + Exit::Lost as u8))
         }
         (None, Some(error)) => {
-            text::complain(&format!("leasehold: cannot run the command: {error}\n"));
+            text::complain(&format!("leasehold: cannot run `{}`: {error}\n", status.command));
             (
                 "leasehold",
                 if error.kind() == std::io::ErrorKind::NotFound {
@@ -200,9 +218,13 @@ fn ended(report: &Report, conflict: Option<u8>, status: &Status) -> u8 {
     code
 }
 
+#[derive(Clone)]
 struct Status {
     file: Option<PathBuf>,
+    /// The record.
     path: PathBuf,
+    /// The command, for people.
+    command: String,
 }
 
 impl Status {
@@ -228,8 +250,22 @@ fn write_whole(file: &Path, content: &str) -> std::io::Result<()> {
     if std::fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
         return std::fs::write(file, content);
     }
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
+    let name = beside(file);
     std::fs::write(&name, content)?;
     std::fs::rename(&name, file).inspect_err(|_| drop(std::fs::remove_file(&name)))
+}
+
+/// Whether that can be done: tried, without touching the file. What is no file is not opened for a try.
+fn can_be_written(file: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(file) {
+        Ok(found) if found.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => Ok(()),
+        _ => std::fs::write(beside(file), "").and_then(|()| std::fs::remove_file(beside(file))),
+    }
+}
+
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    name.into()
 }

@@ -16,27 +16,14 @@ use super::text;
 
 const EXAMPLES: &str = "\
 Examples:
-  leasehold scan run
-  leasehold scan run --only dead --only undetermined
-  leasehold scan ~/agents --recursive --where role=bridge --field thread --json
+  leasehold scan ~/agents --recursive --only dead --only undetermined
   leasehold scan run --where role=bridge --stop-orphans   # before a respawn: end those of this host
-  leasehold scan run --ask                                # ask the other owners' hosts, each once
   leasehold scan --processes                              # what outlived its record
 
-A table on a terminal; otherwise a line a record, tab separated: verdict, reason, host, pid, age in seconds, what runs \
-under the pid now, path, then the fields that --field names; `-` for what is not known. What runs now is only said where \
-the record places its pid on this host. Counts, and what to do next, follow the table, and go to standard error otherwise.
+A table on a terminal; otherwise tab separated: verdict, reason, host, pid, age in seconds, what runs under the pid now, \
+path, then each --field; `-` for what is not known. Counts, and what to do next, go to standard error then.
 
-What is a record: a file that begins as an owner line does, be it broken, and whatever cannot be read. Empty, overlong and \
-vanished files, links and things that are no files count only when their name ends in .lease; other content never does. \
-Temp files and ballots of records, broken records that are kept, and .nfs* are passed over. With --legacy also pid files and locks of other programs, \
-and empty files whose name ends in .pid.
-
---processes prints, after the records, a line for each process of this host whose environment names a claim that is over, or \
-whose record cannot be read: orphan, why, `-`, pid, `-`, command, record. Only environments that may be read are seen.
-
-Exit: 0 all could be read · 64 usage · 74 something could not, or may not be signalled · 75 with --stop-orphans: a \
-process has not ended";
+Exit: 0 all could be read · 64 usage · 74 something could not, or may not be signalled · 75 a process has not ended";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,32 +34,32 @@ pub(crate) struct Args {
     /// Also the directories below
     #[arg(long)]
     recursive: bool,
-    /// List only records of this verdict; may be given several times
+    /// List only this verdict; repeatable
     #[arg(long, value_name = "VERDICT", value_parser = verdict)]
     only: Vec<Verdict>,
-    /// List only records of which this field of the run state says this; may be given several times
+    /// List only records whose run state says this; repeatable
     #[arg(long = "where", value_name = "KEY=VALUE", value_parser = super::condition)]
     fields: Vec<(String, String)>,
-    /// Also print this field of the run state; may be given several times
+    /// Print this field of the run state, too; repeatable
     #[arg(long = "field", value_name = "KEY")]
     show: Vec<String>,
-    /// Also list files in which other programs name an owner (pid files, locks); never written, never removed
+    /// Also list pid files and locks of other programs; never changed
     #[arg(long)]
     legacy: bool,
-    /// Also list processes of this host that carry the token of a claim that is over
+    /// Also list processes of this host whose claim is over
     #[arg(long)]
     processes: bool,
-    /// End the owners of the listed records that are verified to run on this host, and vacate those records
+    /// End the listed owners that verifiably run here; needs --where
     #[arg(long, requires = "fields")]
     stop_orphans: bool,
     #[command(flatten)]
     how: Manner,
-    /// Ask the owners' hosts, each once, about what cannot be judged from here
+    /// Ask the owners' hosts about what cannot be told from here
     #[arg(long, conflicts_with = "stop_orphans")]
     ask: bool,
     #[command(flatten)]
     transport: super::ask::How,
-    /// Manner many reads may be under way at once
+    /// How many reads may be under way at once
     #[arg(long, value_name = "N", default_value = "32", value_parser = jobs)]
     jobs: NonZeroUsize,
     /// Print one JSON object a record
@@ -124,7 +111,8 @@ pub(crate) fn run(args: Args) -> Exit {
                 if !listed {
                     return None;
                 }
-                if !args.ask {
+                // Those two change what there is to count.
+                if !args.ask && !args.stop_orphans {
                     sums.0.add(&finding.judgement);
                 }
                 drop(sums);
@@ -158,6 +146,12 @@ pub(crate) fn run(args: Args) -> Exit {
     } else {
         Vec::new()
     };
+    for (finding, fate) in listed.iter().zip(&fates) {
+        match fate {
+            Some(_) => tally.add(&here.judge(&finding.path).0),
+            None => tally.add(&finding.judgement),
+        }
+    }
     let fate = |at: usize| fates.get(at).and_then(Option::as_ref);
     if terminal {
         let rows: Vec<_> = listed.iter().map(|finding| row(&args, finding, true)).collect();
@@ -211,7 +205,7 @@ pub(crate) fn run(args: Args) -> Exit {
     exit
 }
 
-/// Manner many are known to be orphans.
+/// How many are known to be orphans.
 fn known(orphans: &[Orphan]) -> usize {
     let known = |orphan: &&Orphan| orphan.standing != Standing::Unknown;
     orphans.iter().filter(known).count()

@@ -51,7 +51,11 @@ pub(crate) fn run(args: Args) -> Exit {
                 text::print(&format!("{value}\n"));
             }
             None => {
-                return fail(&args, &format!("there is no field `{name}`"), Exit::Undetermined);
+                return fail(
+                    &args,
+                    &format!("there is no field `{name}`; without --field all are shown"),
+                    Exit::Undetermined,
+                );
             }
         },
         None if args.json => {

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     path: PathBuf,
     #[command(flatten)]
     how: Manner,
-    /// Only if this field of the run state says this; may be given several times
+    /// Only if this field of the run state says this; repeatable
     #[arg(long = "where", value_name = "KEY=VALUE", value_parser = super::condition)]
     fields: Vec<(String, String)>,
     /// Print a JSON object
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-// Manner a process is asked to end.
+// How a process is asked to end.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct Manner {
     /// The signal that asks it to end

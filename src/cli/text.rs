@@ -221,6 +221,9 @@ pub(crate) fn error(error: &Error, file: &Path) -> String {
         }
         let _ = writeln!(out, "  next   {}", next(judgement, file));
     }
+    if matches!(error, Error::Lost { .. }) {
+        out.push_str("  next   write nothing more under this token; another claim gets the next epoch\n");
+    }
     out
 }
 

@@ -23,7 +23,12 @@ fn every_verb_of_the_holder_is_6_for_another_token_and_changes_nothing() {
     for (verb, more) in HOLDERS {
         let lost = site.holder(verb, OTHER).args(more).exits(6);
         lost.prints_nothing()
-            .says(&["is lost", "the record carries another token, of epoch 1"]);
+            .says(&["is lost", "the record carries another token, of epoch 1"])
+            .says(&[
+                &format!("process {} of ", site.owner.pid()),
+                " has it since ",
+                "next   write nothing more",
+            ]);
         let lost = site.holder(verb, OTHER).args(more).arg("--json").exits(6).json();
         assert_eq!(lost["exit"], 6, "{verb}");
     }
@@ -281,6 +286,22 @@ fn note_says_what_it_cannot_note() {
         .exits(64)
         .says(&["phase: a field is written as key=value"]);
     note().args(["a=1", "=2"]).exits(64);
+    for (key, why) in [
+        ("broken", "written by leasehold alone"),
+        ("settled", "written by leasehold alone"),
+        ("starts", "written by leasehold alone"),
+        ("epoch", "hidden by that of the owner line"),
+        ("host", "hidden by that of the owner line"),
+        ("beat", "hidden by that of the owner line"),
+        ("a\nb", "no name"),
+    ] {
+        let refused = note().args(["a=1", &format!("{key}=1")]).exits(64);
+        refused.says(&["the field `", why, "choose another name"]);
+        let free = site.dir.path().join("free.lease");
+        let claim = Run::new("claim").arg(&free).args(["--owner", &site.owner.pid()]);
+        claim.args(["--set", &format!("{key}=1")]).exits(64).says(&[why]);
+        assert!(!free.exists());
+    }
     note().arg("outcome=done").exits(64).says(&["`completed` or `failed`"]);
     let foreign = std::ffi::OsStr::from_bytes(b"a=\xff");
     note().arg(foreign).exits(64).says(&["a field is UTF-8"]);

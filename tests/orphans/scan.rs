@@ -478,6 +478,10 @@ fn stop_orphans_ends_what_matches_here_and_nothing_else() {
     }
     assert_eq!(objects[2]["verdict"], "undetermined");
     assert_eq!(objects[2].get("stopped"), None);
+    assert!(
+        answer.stderr.contains("\n3 records: 1 undetermined, 2 free\n"),
+        "counted as they are now: {answer:?}"
+    );
     assert!(run[2].runs() && run[3].runs());
     assert_eq!(std::fs::read(&foreign).unwrap(), before);
     assert!(read(&dir.file("a.lease")).owner.ended.is_some() && read(&dir.file("other.lease")).owner.ended.is_none());

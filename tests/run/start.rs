@@ -138,7 +138,7 @@ fn what_cannot_be_started_is_126_or_127() {
         let mut command = scene.leasehold("run x.lease --status-file status --");
         let ended = crate::support::Answer::from(command.arg(program).output().unwrap());
         assert_eq!(ended.code, code, "{program}: {ended:?}");
-        assert!(ended.stderr.contains("cannot run the command"), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("cannot run `{program}`: ")), "{ended:?}");
         let status = status(&scene);
         assert_eq!(
             (&status["by"], &status["code"]),
@@ -181,6 +181,43 @@ fn its_own_outcomes_lie_above_a_hundred_or_are_one_code() {
     assert_eq!(nowhere.output().unwrap().status.code(), Some(174));
     fs::write(scene.file("x.lease"), "not a record").unwrap();
     assert_eq!(scene.run_to_end("", "exit 1").code, 102);
+}
+
+/// At the end it would be too late: the command would have run, and nobody could tell how it ended.
+#[test]
+fn a_status_file_that_cannot_be_written_is_told_before_anything_starts() {
+    let scene = Scene::new();
+    fs::create_dir(scene.file("dir")).unwrap();
+    for file in ["nowhere/status", "dir", "x.lease/status"] {
+        let refused = scene.run_to_end(&format!("--status-file {file}"), "touch started");
+        assert_eq!(refused.code, 174, "{file}: {refused:?}");
+        let told = [&format!("cannot write {file}: "), "nothing was started"];
+        assert!(told.iter().all(|told| refused.stderr.contains(*told)), "{refused:?}");
+        assert!(!scene.file("started").exists() && !scene.lease().exists(), "{file}");
+    }
+    // Nothing is left of the try, and what stands there is not touched by it.
+    fs::write(scene.file("status"), "old\n").unwrap();
+    scene
+        .run_to_end("--status-file status", "cp status seen; ls > names")
+        .ok();
+    assert_eq!(scene.line("seen"), "old");
+    assert_eq!(scene.line("names"), "dir\nnames\nseen\nstatus\nx.lease");
+}
+
+/// It would be cut without a word otherwise, and the command ended sooner than it was told.
+#[test]
+fn a_grace_that_the_ttl_has_no_room_for_is_refused() {
+    let scene = Scene::new();
+    let refused = scene.run_to_end("--ttl 10s --kill-grace 6s", "touch started");
+    assert_eq!(refused.code, 164, "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("a kill grace of 6 s is more than half of the ttl of 10 s"),
+        "{refused:?}"
+    );
+    assert!(!scene.file("started").exists() && !scene.lease().exists());
+    scene.run_to_end("--ttl 10s --kill-grace 5s", "touch started").ok();
 }
 
 #[test]

@@ -8,10 +8,15 @@ use std::time::{Duration, Instant};
 /// The command under test.
 pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// Says why a test proves nothing here, or fails where everything has to be proven.
+/// Says why a test that needs namespaces proves nothing here, or fails where everything has to be proven.
 pub fn skip(why: &str) {
-    if std::env::var_os("LEASEHOLD_REQUIRE_NAMESPACES").is_some_and(|value| value == "1") {
-        panic!("LEASEHOLD_REQUIRE_NAMESPACES is set, and {why}");
+    skip_for("LEASEHOLD_REQUIRE_NAMESPACES", why);
+}
+
+/// The same, where another variable demands the proof.
+pub fn skip_for(variable: &str, why: &str) {
+    if std::env::var_os(variable).is_some_and(|value| value == "1") {
+        panic!("{variable} is set, and {why}");
     }
     // Not by eprintln!, which the test harness keeps to itself.
     let name = std::thread::current().name().unwrap_or_default().to_owned();

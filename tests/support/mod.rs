@@ -20,17 +20,22 @@ pub use answers::*;
 /// The worker, `examples/contend.rs`, on this record. Log and side file lie elsewhere, so that the record's directory
 /// holds nothing but what Leasehold puts there.
 pub fn contend(record: &Path, arguments: &[&str]) -> Command {
-    let test = std::env::current_exe().expect("a test has an executable");
-    let profile = test.ancestors().nth(2).expect("a test lies in target/PROFILE/deps");
-    let worker = profile.join("examples/contend");
-    assert!(
-        worker.exists(),
-        "{} is missing; build it: cargo build --example contend",
-        worker.display()
-    );
-    let mut command = Command::new(worker);
+    let mut command = Command::new(example("contend"));
     command.arg(record).args(arguments).stdin(Stdio::null());
     command
+}
+
+/// A program of examples/.
+pub fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has an executable");
+    let profile = test.ancestors().nth(2).expect("a test lies in target/PROFILE/deps");
+    let program = profile.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} is missing; build it: cargo build --example {name}",
+        program.display()
+    );
+    program
 }
 
 /// Runs a worker to its end: its exit status and what it said.

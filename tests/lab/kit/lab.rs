@@ -816,6 +816,10 @@ fn sweep(base: &Path) -> Result {
 }
 
 /// One driver at a time makes or removes a run.
+#[allow(
+    clippy::incompatible_msrv,
+    reason = "only what users build is built with the oldest Rust"
+)]
 fn lock(base: &Path) -> Result<File> {
     let path = base.join(".lock");
     let file = File::create(&path).map_err(|e| format!("{}: create: {e}", path.display()))?;
