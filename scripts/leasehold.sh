@@ -31,11 +31,9 @@
 # shellcheck disable=SC2034 # results
 lh_token='' lh_epoch='' lh_code='' lh_verdict='' lh_reason='' lh_host='' lh_pid=''
 _lh_tab='	'
-_lh_newline='
-'
-# Files that leasehold has seen held by a process of this host, and what it writes for this host. A shell does not leave its
+# Files, each between bars, that leasehold has seen held by a process of this host, and what it writes for this host. A shell does not leave its
 # boot or its pid namespace, so that both hold for its life; a script in another one sources this file itself.
-_lh_known=$_lh_newline _lh_here='' _lh_namespaces='' _lh_host=''
+_lh_known='|' _lh_here='' _lh_namespaces='' _lh_host=''
 
 _lh_usage() {
     printf 'leasehold.sh: usage: %s\n' "$1" >&2
@@ -138,7 +136,7 @@ lh_pid_state() {
     fi
     lh_state ${1+"$@"} || return "$_lh_code"
     [ "$lh_reason" = process-running ] || return 0
-    case $_lh_known in *"$_lh_newline$1$_lh_newline"*) return 0 ;; esac
+    case $_lh_known in *"|$1|"*) return 0 ;; esac
     if [ -z "$_lh_here" ]; then
         # {"host":…,"boot":…,"pidns":…,"timens":…,"uptime":…}: keys and order of a record, which has pid and start after boot.
         _lh_run id --json || return 0
@@ -146,13 +144,13 @@ lh_pid_state() {
         _lh_here=,${_lh_here#'{'}',"pid":' _lh_namespaces=',"pidns":'${_lh_namespaces%%',"uptime":'*},
         _lh_host=$lh_host
     fi
-    _lh_known=$_lh_known$1$_lh_newline
+    _lh_known="$_lh_known$1|"
 }
 
 # By builtins alone. Only for a file that has been seen to be a record: `read` has no bound that every shell knows, and a large
 # file without a newline would keep it.
 _lh_probably_held() {
-    case $_lh_known in *"$_lh_newline$1$_lh_newline"*) ;; *) return 2 ;; esac
+    case $_lh_known in *"|$1|"*) ;; *) return 2 ;; esac
     # A FIFO would keep it for ever, and a link is no record.
     [ -f "$1" ] && [ ! -h "$1" ] || return 2
     IFS= read -r _lh_line 2>/dev/null <"$1" || return 2
