@@ -3,6 +3,7 @@
 
 mod answers;
 mod caller;
+mod sample;
 mod shells;
 #[path = "../support/mod.rs"]
 mod support;
