@@ -71,7 +71,10 @@ lh_claim() {
     shift
     _lh_owner=$$
     for _lh_word in ${1+"$@"}; do
-        case $_lh_word in --owner | --owner=*) _lh_owner='' ;; esac
+        case $_lh_word in
+            --owner | --owner=*) _lh_owner='' ;;
+            --json) _lh_usage 'lh_claim FILE [OPTION]…, without --json'; return 64 ;;
+        esac
     done
     _lh_run claim ${_lh_owner:+"--owner=$_lh_owner"} ${1+"$@"} -- "$_lh_file" || return "$_lh_code"
     case $_lh_out in

@@ -120,6 +120,7 @@ fn names_are_taken_as_they_are() {
 fn a_missing_word_is_wrong_usage() {
     for (function, code) in [
         ("lh_claim", 64),
+        ("lh_claim x.lease --json", 64),
         ("lh_release x.lease", 64),
         ("lh_verify x.lease", 64),
         ("lh_guard x.lease 0 1s true", 64),

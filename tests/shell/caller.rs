@@ -59,6 +59,19 @@ fn any_separators_will_do() {
     );
 }
 
+/// bash runs an ERR trap also in functions, if told to.
+#[test]
+fn what_succeeds_sets_no_error_trap_off() {
+    everywhere(
+        "case ${BASH_VERSION-} in ?*) set -E; trap 'echo ERR' ERR ;; esac\n\
+         lh_claim x.lease; lh_verify x.lease $lh_token; lh_guard x.lease $lh_token 1s -- true\n\
+         lh_pid_state x.lease; lh_pid_state x.lease; lh_pid_state bound.lease; lh_pid_state bound.lease\n\
+         lh_may kill held.lease; lh_may spawn dead.lease; lh_may_be_in_use torn.lease; lh_release x.lease $lh_token",
+        "",
+        0,
+    );
+}
+
 #[test]
 fn readonly_names_and_options_of_the_caller_do_no_harm() {
     everywhere(
