@@ -31,8 +31,8 @@
 # shellcheck disable=SC2034 # results
 lh_token='' lh_epoch='' lh_code='' lh_verdict='' lh_reason='' lh_host='' lh_pid=''
 _lh_tab='	'
-# Files, each between bars, that leasehold has seen held by a process of this host, and what it writes for this host. A shell does not leave its
-# boot or its pid namespace, so that both hold for its life; a script in another one sources this file itself.
+# Files, each between bars, that leasehold has seen held by a process of this host, and what it writes for this host. A shell
+# does not leave its boot or its pid namespace, so that both hold for its life; a script in another one sources this itself.
 _lh_known='|' _lh_here='' _lh_namespaces='' _lh_host=''
 
 _lh_usage() {
@@ -44,8 +44,8 @@ _lh_usage() {
 _lh_run() {
     _lh_code=0
     _lh_out=$("${LEASEHOLD:-leasehold}" "$@") || _lh_code=$?
-    case "$_lh_code $_lh_out" in
-        "1 dead$_lh_tab"*) ;;
+    case "$_lh_code $1 $_lh_out" in
+        "1 judge dead$_lh_tab"*) ;;
         '1 '*) _lh_nonsense "$1" || : ;;
         '126 '* | '127 '*)
             printf 'leasehold.sh: cannot run %s: PATH or LEASEHOLD has to say where the command leasehold is\n' \

@@ -4,13 +4,14 @@ use crate::shells::{Records, everywhere, script, settings};
 use crate::support::Answer;
 
 const FILES: &str =
-    "held.lease bound.lease dead.lease free.lease absent.lease foreign.lease torn.lease crlf.lease bare.pid";
+    "held.lease bound.lease kept.lease dead.lease free.lease absent.lease foreign.lease torn.lease crlf.lease bare.pid";
 
 #[test]
 fn states_are_those_of_judge() {
     let states = "\
 held.lease 0 held process-running
 bound.lease 0 held process-running
+kept.lease 0 held keeper-running
 dead.lease 1 dead no-such-process
 free.lease 3 free ended
 absent.lease 3 free no-record
@@ -37,7 +38,7 @@ bare.pid 2 undetermined no-host
 fn only_what_is_verified_to_be_unused_is_not_in_use() {
     everywhere(
         &format!("for f in {FILES}; do code lh_may_be_in_use $f; echo $f $code; done"),
-        "held.lease 0\nbound.lease 0\ndead.lease 1\nfree.lease 3\nabsent.lease 3\nforeign.lease 0\ntorn.lease 0\ncrlf.lease 0\nbare.pid 0\n",
+        "held.lease 0\nbound.lease 0\nkept.lease 0\ndead.lease 1\nfree.lease 3\nabsent.lease 3\nforeign.lease 0\ntorn.lease 0\ncrlf.lease 0\nbare.pid 0\n",
         0,
     );
 }
@@ -46,21 +47,7 @@ fn only_what_is_verified_to_be_unused_is_not_in_use() {
 fn spawn_and_kill_are_refused_unless_verified() {
     everywhere(
         &format!("for f in {FILES}; do code lh_may spawn $f; s=$code; code lh_may kill $f; echo $f $s $code; done"),
-        "held.lease 5 0\nbound.lease 5 0\ndead.lease 0 1\nfree.lease 0 3\nabsent.lease 0 3\nforeign.lease 2 2\ntorn.lease 2 2\ncrlf.lease 2 2\nbare.pid 2 2\n",
-        0,
-    );
-}
-
-/// What runs under a supervisor is held by it when it has died, and no process is to be killed then.
-#[test]
-fn what_is_held_otherwise_is_not_killed() {
-    everywhere(
-        r#""$LEASEHOLD" run x.lease -- sh -c 'echo > up; exec sleep 1000' & supervisor=$!
-        until [ -e up ]; do :; done
-        code lh_may kill x.lease; echo $code
-        kill $supervisor; wait $supervisor || :
-        code lh_may kill x.lease; echo $code"#,
-        "0\n3\n",
+        "held.lease 5 0\nbound.lease 5 0\nkept.lease 5 5\ndead.lease 0 1\nfree.lease 0 3\nabsent.lease 0 3\nforeign.lease 2 2\ntorn.lease 2 2\ncrlf.lease 2 2\nbare.pid 2 2\n",
         0,
     );
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use leasehold::Record;
+use leasehold::{Keeper, Record};
 
 use crate::support::{Answer, LEASEHOLD, clean};
 
@@ -92,6 +92,15 @@ impl Records {
         records.claim("dead.lease", dead.id(), &[]);
         dead.kill().unwrap();
         dead.wait().unwrap();
+        // Its owner is dead, and its supervisor runs.
+        let mut kept = records.record("dead.lease");
+        let supervisor = records.record("held.lease").owner;
+        kept.owner.keeper = Some(Keeper {
+            pid: supervisor.pid.unwrap(),
+            start: supervisor.start.unwrap(),
+            extra: Default::default(),
+        });
+        records.write("kept.lease", &kept.print());
         let token = records.claim("free.lease", pid, &[]);
         let free = records.file("free.lease");
         let released = clean(LEASEHOLD)
@@ -102,7 +111,7 @@ impl Records {
         Answer::from(released.unwrap()).ok();
 
         let held = fs::read(records.file("held.lease")).unwrap();
-        let mut foreign = Record::parse(&held).unwrap();
+        let mut foreign = records.record("held.lease");
         foreign.owner.host = Some("login-z".into());
         foreign.owner.machine = Some("ffffffffffff4fffbfffffffffffffff".into());
         foreign.owner.boot = Some("00000001-1111-4222-8333-444455556666".into());
@@ -118,6 +127,10 @@ impl Records {
         );
         records.write("bare.pid", format!("{pid}\n").as_bytes());
         records
+    }
+
+    fn record(&self, name: &str) -> Record {
+        Record::parse(&fs::read(self.file(name)).unwrap()).unwrap()
     }
 
     pub fn file(&self, name: &str) -> std::path::PathBuf {
@@ -153,13 +166,15 @@ impl Drop for Records {
 
 /// A script that has sourced the functions, in `dir`. `$OWNER` is a running process.
 pub fn script(words: &[String], options: &str, dir: &Path, script: &str) -> Command {
-    let mut command = clean(&words[0]);
+    // A read that waits for ever ends, and with a code that no test wants.
+    let mut command = clean("timeout");
     let script = format!(
         "{options}\n. \"$FUNCTIONS\"\n\
          code() {{ if \"$@\"; then code=0; else code=$?; fi; }}\n{script}"
     );
     command
-        .args(&words[1..])
+        .arg("60")
+        .args(words)
         .args(["-c", &script, "caller"])
         .env("FUNCTIONS", FUNCTIONS)
         .env("LEASEHOLD", LEASEHOLD)
