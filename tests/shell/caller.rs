@@ -48,7 +48,8 @@ fn any_separators_will_do() {
             ask() {{
                 IFS="$1"
                 use
-                lh_claim y.lease --ttl 60s; mine="$lh_token"; lh_pid_state y.lease; lh_pid_state y.lease
+                lh_claim y.lease --ttl 60s --owner "$OWNER"; mine="$lh_token"
+                lh_pid_state y.lease; lh_pid_state y.lease
                 [ "$lh_verdict" = probably-held ]; code lh_verify y.lease "$mine" 70s; [ "$code" = 6 ]
                 code lh_state dead.lease; [ "$code" = 1 ]; lh_release y.lease "$mine"; echo same
             }}
