@@ -1,10 +1,8 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154
 # The lease of a run directory: bridge.pid.lease says whose process bridge.pid names. Sourced, with $here and $run set.
 
-# shellcheck disable=SC2154
 # shellcheck source=scripts/leasehold.sh
 . "$here/../../leasehold.sh"
-# shellcheck disable=SC2154
 lease=$run/bridge.pid.lease
 
 # Says what is known about the lease and ends with a code.
@@ -13,8 +11,8 @@ refuse() {
     exit "$1"
 }
 
-# Makes this very process the one that bridge.pid names. In files beside it, which other readers know, stand thread and address.
-# Ends the script where that cannot be; $mine names the claim.
+# Makes this very process the one that bridge.pid names, with thread and address in the files beside it that others read. Ends
+# the script where that cannot be; $mine names the claim.
 take_over() { # THREAD ADDRESS
     # bridge.pid has to name us before the lease can be bound to it, so only one process at a time may be about to write it.
     lh_claim "$run/bridge.start.lease" || exit "$?"
@@ -22,7 +20,7 @@ take_over() { # THREAD ADDRESS
     trap 'lh_release "$run/bridge.start.lease" "$starting"' EXIT
     lh_may spawn "$lease" || refuse "$?" "not taken over"
     if ! no_old_launcher_wrote; then
-        echo "not taken over: $run/bridge.pid names process $(cat "$run/bridge.pid") of an unknown host, for a launcher without leases" >&2
+        echo "not taken over: $run/bridge.pid is of a launcher without leases, and process $(cat "$run/bridge.pid") of any host" >&2
         exit 2
     fi
     # A dead owner is declared so while bridge.pid still names it: the lease is bound to that.
