@@ -141,7 +141,7 @@ lh_pid_state() {
     [ "$lh_reason" = process-running ] || return 0
     case $_lh_known in *"|$1|"*) return 0 ;; esac
     if [ -z "$_lh_here" ]; then
-        # {"host":…,"boot":…,"pidns":…,"timens":…,"uptime":…}: keys and order of a record, which has pid and start after boot.
+        # {"host":…,"boot":…,"pidns":…,"timens":…,"uptime":…}, as in a record, which has pid and start after boot.
         _lh_run id --json || return 0
         _lh_here=${_lh_out%%',"pidns":'*} _lh_namespaces=${_lh_out#*',"pidns":'}
         _lh_here=,${_lh_here#'{'}',"pid":' _lh_namespaces=',"pidns":'${_lh_namespaces%%',"uptime":'*},

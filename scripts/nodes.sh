@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Two login nodes that share a directory, for scripts/demo and scripts/sample-launcher/demo: namespaces (name, processes, boot id,
-# clock since boot); the directory, the files, the processes and the commands are real. Sourced, in the project's directory.
+# Login nodes that share a directory, for scripts/demo and scripts/sample-launcher/demo: namespaces (name, processes, boot
+# id, clock since boot); the directory, the files, the processes and the commands are real. Sourced, in the project's directory.
 #
 # Ends with 77 where no namespaces can be made. LEASEHOLD_BIN=FILE is used instead of a build.
 # shellcheck disable=SC2016 # what stands in single quotes is expanded on a node
@@ -17,7 +17,7 @@ if [ -z "${LEASEHOLD_BIN-}" ]; then
     LEASEHOLD_BIN=${CARGO_TARGET_DIR:-target}/release/leasehold
 fi
 LEASEHOLD_BIN=$(realpath "$LEASEHOLD_BIN")
-unset LEASEHOLD_HOST_ID LEASEHOLD_TOKEN LEASEHOLD_PATH
+unset LEASEHOLD LEASEHOLD_HOST_ID LEASEHOLD_TOKEN LEASEHOLD_PATH
 
 work=$(mktemp -d)
 shared=$work/home
