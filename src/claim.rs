@@ -463,6 +463,14 @@ impl Candidate<'_> {
         true
     }
 
+    /// Whether the pid file that contradicts the last owner is the one that this claim binds: it names the new owner, as it
+    /// has to by then, and so says nothing of the last one.
+    fn is_our_payload(&self, facts: &Facts) -> bool {
+        let owner = &self.record.owner;
+        let named = facts.payload.as_ref().and_then(|payload| payload.pid);
+        owner.binds.is_some() && owner.binds == facts.record.binds && named == owner.pid.map(|pid| pid.get().into())
+    }
+
     fn is_in_doubt(&self, judgement: &Judgement) -> bool {
         judgement.effect == Effect::InDoubt && !self.accept_in_doubt
     }
@@ -479,6 +487,10 @@ impl Change for Candidate<'_> {
             true => judge.weigh_with_server(path, sight, lease),
             false => judge.weigh(path, sight, lease),
         };
+        if judgement.reason == Reason::PayloadMismatch && self.is_our_payload(&facts) {
+            facts.record.binds = None;
+            judgement = crate::verdict::judge(&facts);
+        }
         let changed = sight.stat.map(|stat| stat.changed);
         if judgement.rests_on_a_reboot() && changed.is_some() && changed == self.younger_than_boot {
             facts.lease.changed_since_boot = Some(true);

@@ -364,4 +364,22 @@ mod binds {
         site.is(1, "dead", "no-such-process");
         assert_eq!(site.claim().arg("--json").json()["epoch"], 2);
     }
+
+    /// By then the file names the new owner, which says nothing of the last one.
+    #[test]
+    fn after_a_crash_the_next_owner_binds_the_same_file() {
+        let mut site = bound();
+        site.claim().args(["--binds", "x.pid"]).ok();
+        let next = Owner::start();
+        write_pid(&site, &next.pid());
+        let last = std::mem::replace(&mut site.owner, next);
+        site.claim()
+            .args(["--binds", "x.pid"])
+            .exits(5)
+            .says(&["the recorded process is running on this host"]);
+        last.end();
+        site.is(2, "undetermined", "payload-mismatch");
+        site.claim().exits(2).says(&["(payload-mismatch)"]);
+        assert_eq!(site.claim().args(["--json", "--binds", "x.pid"]).json()["epoch"], 2);
+    }
 }

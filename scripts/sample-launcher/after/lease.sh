@@ -23,8 +23,6 @@ take_over() { # THREAD ADDRESS
         echo "not taken over: $run/bridge.pid is of a launcher without leases, and process $(cat "$run/bridge.pid") of any host" >&2
         exit 2
     fi
-    # A dead owner is declared so while bridge.pid still names it: the lease is bound to that.
-    [ "$lh_verdict" = free ] || "${LEASEHOLD:-leasehold}" settle "$lease" || exit "$?"
     echo "$$" >"$run/.bridge.pid.new"
     mv "$run/.bridge.pid.new" "$run/bridge.pid"
     lh_claim "$lease" --binds bridge.pid --set "thread=$1" --set "address=$2" || exit "$?"
