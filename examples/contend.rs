@@ -261,14 +261,17 @@ fn contend(options: &Options, judge: &Judge) -> Result<(), End> {
         };
         let side = Side::take(&options.side, lease.epoch())?;
         std::thread::sleep(random.up_to(options.hold));
-        let epoch = lease.holder().verify(None).map_err(taken_away)?;
+        let epoch = lease
+            .holder()
+            .verify(None)
+            .map_err(|error| taken_away(lease.epoch(), error))?;
         log.write_all(format!("{epoch:12} {:10}\n", std::process::id()).as_bytes())
             .map_err(|error| failed(&options.log, error))?;
         side.leave()?;
         lease.release(None).map_err(|unreleased| {
-            let error = unreleased.error;
+            let (error, epoch) = (unreleased.error, unreleased.lease.epoch());
             unreleased.lease.leave();
-            taken_away(error)
+            taken_away(epoch, error)
         })?;
         done += 1;
     }
@@ -276,9 +279,9 @@ fn contend(options: &Options, judge: &Judge) -> Result<(), End> {
 }
 
 /// This process lives, so nobody may have taken its lease.
-fn taken_away(error: Error) -> End {
+fn taken_away(epoch: u64, error: Error) -> End {
     match error {
-        Error::Lost { .. } => End::Violation(format!("a lease was lost whose holder lives: {error}")),
+        Error::Lost { .. } => End::Violation(format!("at epoch {epoch} a lease was lost whose holder lives: {error}")),
         other => other.into(),
     }
 }

@@ -221,7 +221,7 @@ fn midway(
     Ok(counts)
 }
 
-fn contend() -> Result<PathBuf> {
+pub fn contend() -> Result<PathBuf> {
     let test = std::env::current_exe()?;
     let profile = test.ancestors().nth(2).ok_or("a test lies in target/PROFILE/deps")?;
     let worker = profile.join("examples/contend");
