@@ -38,6 +38,7 @@ pub mod fs;
 mod heart;
 pub mod identity;
 pub mod key;
+pub mod lapse;
 mod lease;
 pub mod legacy;
 pub mod mount;

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts, LegacyFacts, LockFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
 use crate::fs::{Disk, Fs, Kind, Stat};
 use crate::identity::Host;
+use crate::lapse::Watch;
 use crate::legacy::{self, Content, FAMILIES};
 use crate::mount::LockReach;
 use crate::owner::Pid;
@@ -474,41 +475,4 @@ fn first_number(bytes: &[u8]) -> Option<i64> {
         .next()?
         .parse()
         .ok()
-}
-
-/// A record watched over time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Watch {
-    seen: Option<Stamp>,
-    /// When the look that first saw it had ended.
-    since: Duration,
-    renewal: Option<bool>,
-}
-
-impl Watch {
-    /// Takes in a look that was made between two moments of one clock. Unchanged counts from the end of the first look
-    /// to the beginning of this one: what lies inside a look is not known.
-    pub fn saw(&mut self, stamp: Option<Stamp>, began: Duration, ended: Duration) -> LeaseFacts {
-        let Some(now) = stamp else {
-            *self = Self::default();
-            return LeaseFacts::default();
-        };
-        match self.seen {
-            Some(seen) if seen == now => self.renewal = Some(self.renewal == Some(true)),
-            // Another token is another claim, seen for the first time.
-            seen => {
-                let renewal = seen.is_some_and(|seen| seen.token == now.token).then_some(true);
-                *self = Self {
-                    seen: stamp,
-                    since: ended,
-                    renewal,
-                };
-            }
-        }
-        LeaseFacts {
-            unchanged_for: Some(began.saturating_sub(self.since).as_secs_f64()),
-            renewal_seen: self.renewal,
-            changed_since_boot: None,
-        }
-    }
 }

@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::facts::{Facts, LeaseFacts, ProcessFacts, RecordState};
 use crate::fs::{Kind, Stat};
+use crate::lapse::Watch;
 use crate::names;
-use crate::observe::{Judge, ProcessTable, Sight, Watch, directory, look, look_listed};
+use crate::observe::{Judge, ProcessTable, Sight, directory, look, look_listed};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;

@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 14] = [
+const PURE: [&str; 15] = [
     "advice",
     "ballot",
     "deadline",
     "facts",
     "key",
+    "lapse",
     "legacy",
     "mount",
     "names",
