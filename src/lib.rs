@@ -37,6 +37,7 @@ pub mod fs;
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod heart;
 pub mod identity;
+pub mod keeping;
 pub mod key;
 pub mod lapse;
 mod lease;

@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 15] = [
+const PURE: [&str; 16] = [
     "advice",
     "ballot",
     "deadline",
     "facts",
+    "keeping",
     "key",
     "lapse",
     "legacy",
