@@ -47,10 +47,10 @@ pub enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     Resting,
-    Writing,
-    Syncing,
-    Asking,
-    Looking,
+    Writing(Pulse),
+    Syncing(Pulse),
+    Asking(Pulse),
+    Looking(Pulse),
     Winning { began: Duration },
     Confirming,
     Stopped,
@@ -62,8 +62,6 @@ pub struct Keeping {
     terms: Terms,
     deadline: Deadline,
     state: State,
-    /// The heartbeat that is under way.
-    pulse: Pulse,
     /// When the record's name was last known to stand for the open file.
     looked: Duration,
     /// The name has been looked at during this heartbeat.
@@ -79,7 +77,6 @@ impl Keeping {
             terms,
             deadline: Deadline::new(terms, won),
             state: State::Resting,
-            pulse: Pulse::begun(now),
             looked: now,
             followed: false,
             confirm: false,
@@ -105,7 +102,6 @@ impl Keeping {
             (State::Resting, Reply::Rested { confirm }) => {
                 self.confirm |= confirm;
                 if self.deadline.due(now) != Due::Stop {
-                    self.followed = false;
                     return self.write(now);
                 }
                 // Others may have it by now: only a ballot can tell, and only when nothing runs meanwhile.
@@ -116,39 +112,36 @@ impl Keeping {
                 self.rest(self.terms.retry())
             }
 
-            (State::Writing, Reply::Done) => {
-                self.pulse.written = true;
-                self.state = State::Syncing;
+            (State::Writing(pulse), Reply::Done) => {
+                self.state = State::Syncing(Pulse { written: true, ..pulse });
                 Action::Sync
             }
-            (State::Syncing, Reply::Done) => {
-                self.pulse.synced = true;
-                self.state = State::Asking;
+            (State::Syncing(pulse), Reply::Done) => {
+                self.state = State::Asking(Pulse { synced: true, ..pulse });
                 Action::Stat
             }
-            (State::Asking, Reply::Done) => {
-                self.pulse.linked = true;
-                self.ended(now)
+            (State::Asking(pulse), Reply::Done) => self.ended(Pulse { linked: true, ..pulse }, now),
+            (State::Writing(pulse) | State::Syncing(pulse) | State::Asking(pulse), Reply::Failed) => {
+                self.ended(pulse, now)
             }
-            (State::Writing | State::Syncing | State::Asking, Reply::Failed) => self.ended(now),
 
-            (State::Looking, Reply::Done) => {
-                self.looked = self.pulse.ended;
-                self.settle(true)
+            (State::Looking(pulse), Reply::Done) => {
+                self.looked = pulse.ended;
+                self.settle(pulse, true)
             }
-            (State::Looking, Reply::Moved) => {
-                self.looked = self.pulse.ended;
+            (State::Looking(pulse), Reply::Moved) => {
+                self.looked = pulse.ended;
                 self.followed = true;
                 self.write(now)
             }
-            (State::Looking, Reply::Failed) => self.settle(false),
+            (State::Looking(pulse), Reply::Failed) => self.settle(pulse, false),
 
             (State::Winning { began }, Reply::Done) => {
                 self.deadline = Deadline::new(self.terms, began);
                 self.confirmed()
             }
             (State::Winning { .. }, Reply::Failed) => self.rest(self.terms.retry()),
-            (State::Looking | State::Winning { .. }, Reply::Lost) => {
+            (State::Looking(_) | State::Winning { .. }, Reply::Lost) => {
                 self.state = State::Stopped;
                 Action::Stop
             }
@@ -159,30 +152,29 @@ impl Keeping {
     }
 
     fn rest(&mut self, pause: Duration) -> Action {
-        self.state = State::Resting;
+        (self.state, self.followed) = (State::Resting, false);
         Action::Rest(pause)
     }
 
     fn write(&mut self, now: Duration) -> Action {
-        self.pulse = Pulse::begun(now);
-        self.state = State::Writing;
+        self.state = State::Writing(Pulse::begun(now));
         Action::Write
     }
 
     /// The calls of a heartbeat have returned. The name is looked at where the heartbeat gave cause to, and once a ttl.
-    fn ended(&mut self, now: Duration) -> Action {
-        self.pulse.ended = now;
+    fn ended(&mut self, pulse: Pulse, now: Duration) -> Action {
+        let pulse = Pulse { ended: now, ..pulse };
         let due = now.saturating_sub(self.looked) >= self.terms.ttl();
-        if !self.followed && (self.confirm || !self.pulse.linked || due) {
-            self.state = State::Looking;
+        if !self.followed && (self.confirm || !pulse.linked || due) {
+            self.state = State::Looking(pulse);
             return Action::Look;
         }
-        self.settle(true)
+        self.settle(pulse, true)
     }
 
     /// `told`: the record's name is not in doubt.
-    fn settle(&mut self, told: bool) -> Action {
-        if !self.deadline.beat(self.pulse) {
+    fn settle(&mut self, pulse: Pulse, told: bool) -> Action {
+        if !self.deadline.beat(pulse) {
             self.rest(self.terms.retry())
         } else if self.confirm && told {
             self.confirmed()
