@@ -54,8 +54,16 @@ pub(crate) fn run(run: Run) -> Result<Report> {
     };
     let (token, epoch) = (lease.token(), lease.epoch());
     let started = Events::new().and_then(|events| Ok((events.remote()?, events)));
-    let heart = Heart::of(&mut lease);
-    let ((remote, events), heart) = match (started, heart) {
+    let heart = Heart::of(&mut lease).and_then(|mut heart| {
+        // Calls may have hung for as long as the ttl: the command starts on a lease that is known to be good.
+        let mut won = lease.renewed;
+        while Deadline::new(terms, won).due(BootClock.now()) != Due::Nothing {
+            won = BootClock.now();
+            heart.win_again()?;
+        }
+        Ok((heart, won))
+    });
+    let ((remote, events), (heart, won)) = match (started, heart) {
         (Ok(events), Ok(heart)) => (events, heart),
         (started, heart) => {
             gate.shut();
@@ -77,7 +85,7 @@ pub(crate) fn run(run: Run) -> Result<Report> {
     };
 
     let terminal = Terminal::open();
-    let keeping = Keeping::new(terms, lease.renewed, BootClock.now());
+    let keeping = Keeping::new(terms, won, BootClock.now());
     let watch = Arc::new(Watch {
         times: Mutex::new(Times {
             deadline: keeping.deadline(),
