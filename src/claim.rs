@@ -481,7 +481,7 @@ impl Candidate<'_> {
 impl Change for Candidate<'_> {
     fn consider(&mut self, sight: &Sight) -> Consent {
         let clock = &self.site.judge.clock;
-        let lease = self.watch.saw(sight.stamp(), self.began, clock.now());
+        let lease = self.watch.saw(sight.mark(), self.began, clock.now());
         self.began = clock.now();
         let (judge, path) = (&self.site.judge, &self.site.path);
         // The policy speaks for what nobody can tell; the server may be able to.

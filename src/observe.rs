@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts, LegacyFacts, LockFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
 use crate::fs::{Disk, Fs, Kind, Stat};
 use crate::identity::Host;
-use crate::lapse::Watch;
+use crate::lapse::{Mark, Watch};
 use crate::legacy::{self, Content, FAMILIES};
 use crate::mount::LockReach;
 use crate::owner::Pid;
@@ -182,7 +182,7 @@ impl Judge {
         loop {
             let began = self.clock.now();
             let sight = look(&*self.fs, path);
-            let lease = watch.saw(sight.stamp(), began, self.clock.now());
+            let lease = watch.saw(sight.mark(), began, self.clock.now());
             let (judgement, facts) = self.weigh_with_server(path, &sight, lease);
             let settled = match judgement.verdict {
                 Verdict::Undetermined => judgement.reason.is_final() || facts.lease.renewal_seen == Some(true),
@@ -290,6 +290,12 @@ impl Sight {
             seq: record.owner.seq,
             beat: record.beat,
         })
+    }
+
+    /// The same with when it was written.
+    pub fn mark(&self) -> Option<Mark> {
+        let written = self.stat.map_or(Duration::ZERO, |stat| stat.changed);
+        self.stamp().map(|stamp| Mark { stamp, written })
     }
 
     /// Whether there is nothing at the path.

@@ -116,7 +116,7 @@ impl Change for Settling<'_> {
     fn consider(&mut self, sight: &Sight) -> Consent {
         let judge = &self.site.judge;
         let now = judge.clock.now();
-        let lease = self.watch.saw(sight.stamp(), now, now);
+        let lease = self.watch.saw(sight.mark(), now, now);
         self.judged = judge.weigh(&self.site.path, sight, lease);
         self.changed = sight.stat.map(|stat| stat.changed);
         let Ok(record) = &sight.content else {
