@@ -8,7 +8,10 @@ mod world;
 use std::fmt::Write as _;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
-use world::{DISARMED, Event, FORWARD, Fault, NO_WEDGE, ONE_HOLDER, Protocol, Setup, World, tell};
+use world::{
+    DISARMED, Event, FORWARD, Fault, IN_TIME, LOSES, NAMED, NO_WEDGE, ONE_HOLDER, OWN_BEAT, Protocol, Setup, World,
+    tell,
+};
 
 /// Searches all that can happen. Every rule that was broken, and how; and how many states there were.
 fn search(setup: Setup, until: HasDiscoveries) -> (Vec<(&'static str, String)>, usize) {
@@ -296,6 +299,52 @@ fn an_operator_must_not_delete_a_record_that_is_in_use() {
         },
         &[ONE_HOLDER],
     );
+}
+
+/// Holders keep their leases by heartbeats, and others take them once they were seen to lapse.
+fn kept() -> Setup {
+    Setup {
+        ticks: 5,
+        beats: 2,
+        naps: 1,
+        stale: false,
+        tries: vec![2, 2],
+        ..Setup::of(2, 2)
+    }
+}
+
+#[test]
+fn holders_keep_their_leases_in_time() {
+    holds(kept(), 1);
+}
+
+#[test]
+fn scratch() {
+    let get = |name: &str, or: u8| std::env::var(name).ok().map_or(or, |v| v.parse().unwrap());
+    let setup = Setup {
+        ticks: get("TICKS", 4),
+        beats: get("BEATS", 2),
+        naps: get("NAPS", 1),
+        breaks: get("BREAKS", 0),
+        mishaps: get("MISHAPS", 0),
+        children: get("CHILDREN", 0) > 0,
+        links: get("LINKS", 1) > 0,
+        crashes: get("CRASHES", 1) > 0,
+        leftovers: get("LEFT", 0) > 0,
+        stale: false,
+        tries: std::env::var("TRIES")
+            .unwrap()
+            .split(',')
+            .map(|v| v.parse().unwrap())
+            .collect(),
+        ..Setup::of(2, 2)
+    };
+    let began = std::time::Instant::now();
+    let (broken, states) = search(setup.clone(), HasDiscoveries::AnyFailures);
+    println!("{states} states, {:?}: {setup:?}", began.elapsed());
+    for (rule, trace) in broken {
+        println!("broken: {rule}\n{trace}");
+    }
 }
 
 #[test]
