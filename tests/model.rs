@@ -305,10 +305,11 @@ fn an_operator_must_not_delete_a_record_that_is_in_use() {
 fn kept() -> Setup {
     Setup {
         ticks: 5,
-        beats: 2,
+        beats: 1,
         naps: 1,
         stale: false,
-        tries: vec![2, 2],
+        crashes: false,
+        tries: vec![2, 1],
         ..Setup::of(2, 2)
     }
 }
@@ -319,10 +320,40 @@ fn holders_keep_their_leases_in_time() {
 }
 
 #[test]
+fn faults_of_keeping_are_found() {
+    let broken = Setup {
+        breaks: 1,
+        naps: 0,
+        ..kept()
+    };
+    finds(Fault::BeatByPath, broken.clone(), &[OWN_BEAT]);
+    finds(Fault::NoStat, broken.clone(), &[LOSES]);
+    finds(Fault::NaiveBreak, broken, &[NAMED, FORWARD]);
+    finds(Fault::LateBeat, kept(), &[IN_TIME]);
+    finds(
+        Fault::LateClaim,
+        Setup {
+            beats: 0,
+            naps: 0,
+            ..kept()
+        },
+        &[IN_TIME],
+    );
+    let repeated = Setup {
+        beats: 3,
+        mishaps: 1,
+        naps: 0,
+        tries: vec![1, 1],
+        ..kept()
+    };
+    finds(Fault::BeatAlone, repeated, &[IN_TIME]);
+}
+
+#[test]
 fn scratch() {
     let get = |name: &str, or: u8| std::env::var(name).ok().map_or(or, |v| v.parse().unwrap());
     let setup = Setup {
-        ticks: get("TICKS", 4),
+        ticks: get("TICKS", 5),
         beats: get("BEATS", 2),
         naps: get("NAPS", 1),
         breaks: get("BREAKS", 0),

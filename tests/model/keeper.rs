@@ -11,8 +11,8 @@ use leasehold::lapse::Mark;
 
 use super::*;
 
-/// In seconds. A lease is kept for two ticks, and has lapsed after three.
-const TICK: u64 = 30;
+/// In seconds. A lease is kept for three ticks, and has lapsed after four.
+const TICK: u64 = 20;
 const TTL: u64 = 60;
 
 pub fn at(tick: u8) -> Duration {
