@@ -1056,6 +1056,7 @@ impl Protocol {
     fn patient(&self) -> Self {
         Self::new(Setup {
             tries: Vec::new(),
+            leftovers: false,
             ..self.setup.clone()
         })
     }
