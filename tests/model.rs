@@ -301,81 +301,142 @@ fn an_operator_must_not_delete_a_record_that_is_in_use() {
     );
 }
 
-/// Holders keep their leases by heartbeats, and others take them once they were seen to lapse.
+#[test]
+fn leases_are_broken() {
+    holds(
+        Setup {
+            breaks: 1,
+            changes: true,
+            lapses: true,
+            stale: false,
+            ..Setup::of(2, 2)
+        },
+        1,
+    );
+    let tries = vec![2, 1];
+    holds(
+        Setup {
+            breaks: 1,
+            mishaps: 1,
+            tries,
+            ..Setup::of(2, 2)
+        },
+        1,
+    );
+}
+
+/// Whatever a contender leaves that crashed long ago: its temp files, ballots, records, and files with two names.
+#[test]
+fn leftovers_are_in_nobodys_way() {
+    let left = Setup {
+        leftovers: true,
+        tries: vec![2, 1],
+        ..Setup::of(2, 2)
+    };
+    holds(left.clone(), 1);
+    let unsupported = Setup {
+        links: false,
+        symlinks: false,
+        tries: vec![1, 1],
+        ..left
+    };
+    holds(unsupported, 1);
+}
+
+/// Time goes on. A holder keeps its lease by heartbeats and stops before its deadline unless it is paused; others take
+/// the lease once they have seen it lapse.
 fn kept() -> Setup {
     Setup {
         ticks: 5,
         beats: 1,
-        naps: 1,
-        stale: false,
         crashes: false,
+        stale: false,
         tries: vec![2, 1],
         ..Setup::of(2, 2)
     }
 }
 
 #[test]
-fn holders_keep_their_leases_in_time() {
-    holds(kept(), 1);
+fn holders_stop_in_time() {
+    holds(Setup { naps: 1, ..kept() }, 1);
+    // Nobody knows of a holder that crashed but by watching.
+    holds(
+        Setup {
+            beats: 0,
+            crashes: true,
+            ..kept()
+        },
+        1,
+    );
 }
 
 #[test]
-fn faults_of_keeping_are_found() {
-    let broken = Setup {
-        breaks: 1,
-        naps: 0,
-        ..kept()
-    };
-    finds(Fault::BeatByPath, broken.clone(), &[OWN_BEAT]);
-    finds(Fault::NoStat, broken.clone(), &[LOSES]);
-    finds(Fault::NaiveBreak, broken, &[NAMED, FORWARD]);
-    finds(Fault::LateBeat, kept(), &[IN_TIME]);
-    finds(
-        Fault::LateClaim,
+fn three_contenders_wait_for_a_lapse() {
+    holds(
         Setup {
             beats: 0,
-            naps: 0,
+            naps: 1,
+            tries: vec![1, 1, 1],
             ..kept()
         },
-        &[IN_TIME],
+        1,
     );
-    let repeated = Setup {
-        beats: 3,
-        mishaps: 1,
-        naps: 0,
-        tries: vec![1, 1],
-        ..kept()
-    };
+}
+
+/// A heartbeat that hangs, fails, is made twice, or late.
+#[test]
+fn heartbeats_go_wrong() {
+    let repeated = repeated();
+    holds(
+        Setup {
+            beats: 2,
+            ..repeated.clone()
+        },
+        1,
+    );
     finds(Fault::BeatAlone, repeated, &[IN_TIME]);
 }
 
-#[test]
-fn scratch() {
-    let get = |name: &str, or: u8| std::env::var(name).ok().map_or(or, |v| v.parse().unwrap());
-    let setup = Setup {
-        ticks: get("TICKS", 5),
-        beats: get("BEATS", 2),
-        naps: get("NAPS", 1),
-        breaks: get("BREAKS", 0),
-        mishaps: get("MISHAPS", 0),
-        children: get("CHILDREN", 0) > 0,
-        links: get("LINKS", 1) > 0,
-        crashes: get("CRASHES", 1) > 0,
-        leftovers: get("LEFT", 0) > 0,
-        stale: false,
-        tries: std::env::var("TRIES")
-            .unwrap()
-            .split(',')
-            .map(|v| v.parse().unwrap())
-            .collect(),
-        ..Setup::of(2, 2)
-    };
-    let began = std::time::Instant::now();
-    let (broken, states) = search(setup.clone(), HasDiscoveries::AnyFailures);
-    println!("{states} states, {:?}: {setup:?}", began.elapsed());
-    for (rule, trace) in broken {
-        println!("broken: {rule}\n{trace}");
+/// A duplicate of an old heartbeat comes after two that nobody saw.
+fn repeated() -> Setup {
+    Setup {
+        beats: 3,
+        mishaps: 1,
+        tries: vec![1, 1],
+        ..kept()
     }
+}
+
+#[test]
+fn kept_leases_are_broken() {
+    let broken = Setup { breaks: 1, ..kept() };
+    holds(broken.clone(), 1);
+    finds(Fault::BeatByPath, broken.clone(), &[OWN_BEAT]);
+    finds(Fault::NoStat, broken.clone(), &[LOSES]);
+    finds(Fault::NaiveBreak, broken.clone(), &[NAMED, FORWARD]);
+}
+
+/// The child under a supervisor replaces the record; the heartbeat follows it to the new file.
+#[test]
+fn children_change_a_kept_record() {
+    let family = Setup {
+        children: true,
+        tries: vec![1, 2],
+        ..kept()
+    };
+    holds(family, 1);
+}
+
+#[test]
+fn kept_leases_without_hard_links() {
+    holds(Setup { links: false, ..kept() }, 1);
+}
+
+/// A claim whose last call hung for longer than the ttl was told that it had won, while another had taken the lease.
+#[test]
+fn what_is_late_does_not_count() {
+    finds(Fault::LateClaim, Setup { beats: 0, ..kept() }, &[IN_TIME]);
+    finds(Fault::LateBeat, Setup { naps: 1, ..kept() }, &[IN_TIME]);
 }
 
 #[test]
