@@ -399,6 +399,8 @@ const RULES: [&str; 8] = [
 
 pub struct Protocol {
     pub setup: Setup,
+    /// The rules that are asked for; all, if there are none.
+    asked: Vec<&'static str>,
     /// Directories from which a lone claim is known to succeed, and worlds that are known to end well.
     ways_out: Mutex<HashSet<u64>>,
 }
@@ -411,7 +413,16 @@ impl Protocol {
         }
         Self {
             setup,
+            asked: Vec::new(),
             ways_out: Mutex::default(),
+        }
+    }
+
+    /// The same, for whoever wants to know of these rules alone.
+    pub fn about(setup: Setup, rules: &[&'static str]) -> Self {
+        Self {
+            asked: rules.to_owned(),
+            ..Self::new(setup)
         }
     }
 
@@ -1433,6 +1444,7 @@ impl Model for Protocol {
             let next = |contender: &Contender| matches!(contender.phase, Phase::Holding { epoch: 2.., .. });
             world.contenders.iter().any(next)
         }));
+        properties.retain(|property| self.asked.is_empty() || self.asked.contains(&property.name));
         properties
     }
 }
