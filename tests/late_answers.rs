@@ -64,8 +64,7 @@ fn a_renewal_that_took_too_long_is_made_again() {
     let path = dir.path().join("x.lease");
     let clock = Arc::new(Quick::default());
     let late = clock.clone();
-    let slow = AtomicBool::new(false);
-    let slow = Arc::new(slow);
+    let slow = Arc::new(AtomicBool::new(false));
     let once = slow.clone();
     let fs = Faulty::new(None, 0, Counted::All).meanwhile(move |call| {
         if call == Call::Rename && once.swap(false, Ordering::SeqCst) {

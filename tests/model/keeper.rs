@@ -159,9 +159,8 @@ impl Protocol {
     pub fn heart(&self, world: &mut World, slot: usize, how: How) -> Option<()> {
         let Phase::Holding {
             token,
-            epoch,
-            excused,
             kept: Some(kept),
+            ..
         } = world.contenders[slot].phase.clone()
         else {
             return None;
@@ -245,14 +244,12 @@ impl Protocol {
         if self.has(Fault::LateBeat) && kept.action == Action::Stat {
             now = kept.began;
         }
-        self.hear_heart(world, slot, kept, reply, now);
-        if let Phase::Holding { token: t, .. } = world.contenders[slot].phase {
-            debug_assert_eq!((t, epoch, excused), (token, epoch, excused));
-        }
+        self.go_on(world, slot, kept, reply, now);
         Some(())
     }
 
-    fn hear_heart(&self, world: &mut World, slot: usize, mut kept: Kept, reply: Reply, now: Duration) {
+    /// Gives a heartbeat the reply to its last call.
+    fn go_on(&self, world: &mut World, slot: usize, mut kept: Kept, reply: Reply, now: Duration) {
         kept.action = kept.keeping.advance(reply, now);
         // Nothing that others see lies between a call and these.
         while world.mishaps == 0 && kept.action == Action::Sync || kept.action == Action::Confirm {
@@ -299,7 +296,7 @@ impl Protocol {
             excused,
             kept: Some(Box::new(kept)),
         };
-        self.hear_heart(world, slot, kept, reply, at(world.now));
+        self.go_on(world, slot, kept, reply, at(world.now));
     }
 }
 
