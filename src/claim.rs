@@ -13,9 +13,10 @@ use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::fs::Stat;
 use crate::identity::{FOREIGN_PROC, Process};
-use crate::lease::{Holder, Lease};
+use crate::lapse::Watch;
+use crate::lease::{Holder, Lease, is_over};
 use crate::names::LONGEST_COMPANION;
-use crate::observe::{Judge, Sight, Watch, directory, payload};
+use crate::observe::{Judge, Sight, directory, payload};
 use crate::owner::{FORMAT, Keeper, LOCK, OwnerLine, Pid, SHORTEST_TTL};
 use crate::platform::{self, ExitWatch};
 use crate::record::{LARGEST, Record};
@@ -271,13 +272,22 @@ impl Claim {
             let refusal = match site.change(ballot, &mut candidate)? {
                 Ended::Committed { seq, file } => {
                     site.sweep(seq, &file);
-                    let (epoch, renewed) = (candidate.epoch, candidate.began);
-                    return Ok(Lease::new(
-                        Holder::at(site, token),
-                        epoch,
-                        renewed,
-                        stays.then_some(file),
-                    ));
+                    let (epoch, won) = (candidate.epoch, candidate.began);
+                    let ttl = candidate.record.owner.ttl;
+                    let holder = Holder::at(site.clone(), token);
+                    let mut lease = Lease::new(holder, epoch, won, stays.then_some(file));
+                    // The last calls may have hung for longer than the ttl: others may have taken the lease since.
+                    let kept = match is_over(ttl, won, site.judge.clock.now()) {
+                        true => lease.renew().map(drop),
+                        false => Ok(()),
+                    };
+                    match kept {
+                        Ok(()) => return Ok(lease),
+                        Err(Error::Lost { .. }) => lease.leave(),
+                        Err(error) => return Err(Error::Uncertain(Box::new(error))),
+                    };
+                    candidate.record.owner.token = Token::from_bits(platform::random());
+                    continue;
                 }
                 Ended::GaveWay => return Err(Error::GaveWay { path: self.path }),
                 Ended::Refused | Ended::Resurrected => candidate.refusal(),
@@ -479,7 +489,7 @@ impl Candidate<'_> {
 impl Change for Candidate<'_> {
     fn consider(&mut self, sight: &Sight) -> Consent {
         let clock = &self.site.judge.clock;
-        let lease = self.watch.saw(sight.stamp(), self.began, clock.now());
+        let lease = self.watch.saw(sight.mark(), self.began, clock.now());
         self.began = clock.now();
         let (judge, path) = (&self.site.judge, &self.site.path);
         // The policy speaks for what nobody can tell; the server may be able to.

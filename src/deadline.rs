@@ -29,6 +29,19 @@ pub struct Pulse {
     pub linked: bool,
 }
 
+impl Pulse {
+    /// A heartbeat that begins now: nothing is done yet.
+    pub fn begun(now: Duration) -> Self {
+        Self {
+            began: now,
+            ended: now,
+            written: false,
+            synced: false,
+            linked: false,
+        }
+    }
+}
+
 /// What is to be done at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Due {

@@ -311,7 +311,7 @@ pub struct ProcessFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LeaseFacts {
-    /// Seconds for which token, seq and beat stayed the same, on a clock that counts suspend.
+    /// Seconds for which token, seq, beat and mtime stayed the same, on a clock that counts suspend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unchanged_for: Option<f64>,
     /// A change of token, seq or beat was seen while looking.

@@ -1,11 +1,11 @@
 //! The heartbeat of a kept lease, over files.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::claim::beat;
-use crate::deadline::Pulse;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::lease::{Holder, Lease};
@@ -64,27 +64,23 @@ impl Heart {
         &*self.holder.site().judge.fs
     }
 
-    fn now(&self) -> Duration {
+    pub fn now(&self) -> Duration {
         self.holder.site().judge.clock.now()
     }
 
-    /// One heartbeat. Each call may hang for as long as the file server does.
-    pub fn beat(&mut self) -> Pulse {
-        let began = self.now();
-        self.beat = beat(began, self.beat);
-        let fs = self.fs();
-        let written = fs
-            .write_at(&self.file, beat_line(self.beat).as_bytes(), self.at)
-            .is_ok();
-        let synced = written && fs.sync(&self.file).is_ok();
-        let linked = synced && fs.stat_file(&self.file).is_ok_and(|stat| stat.links > 0);
-        Pulse {
-            began,
-            ended: self.now(),
-            written,
-            synced,
-            linked,
-        }
+    /// Overwrites the beat in the file that is open, whatever has become of its name.
+    pub fn write(&mut self) -> io::Result<()> {
+        self.beat = beat(self.now(), self.beat);
+        self.fs().write_at(&self.file, beat_line(self.beat).as_bytes(), self.at)
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.fs().sync(&self.file)
+    }
+
+    /// Whether the file that is open still has a name, as the file server says.
+    pub fn is_linked(&self) -> bool {
+        self.fs().stat_file(&self.file).is_ok_and(|stat| stat.links > 0)
     }
 
     /// Looks at the record by its name. Somebody with our token, such as the child with a `note`, may have replaced it:
@@ -128,10 +124,9 @@ impl Heart {
         Ok(())
     }
 
-    /// Wins the lease anew by a ballot, after the deadline or a doubt; when that began.
-    pub fn win_again(&mut self) -> Result<Duration> {
-        let began = self.now();
-        let next = beat(began, self.beat);
+    /// Wins the lease anew by a ballot.
+    pub fn win_again(&mut self) -> Result<()> {
+        let next = beat(self.now(), self.beat);
         let (_, file) = self.holder.change(self.holder.may_lock(), |record| {
             record.beat = next.max(record.beat + 1);
             Ok(())
@@ -141,6 +136,6 @@ impl Heart {
             beat: next,
             ..Self::over(holder, file)?
         };
-        Ok(began)
+        Ok(())
     }
 }

@@ -90,14 +90,14 @@ impl Lease {
     /// # Errors
     /// As [`Holder::renew`].
     pub fn renew(&mut self) -> Result<Record> {
-        let began = self.holder.site.judge.clock.now();
-        let holder = self.holder.clone();
-        let record = self.change(|record| {
-            holder.renew_beat(record, began);
-            Ok(())
-        })?;
+        let (record, file, began) = self.holder.renew_in_time(self.keeps())?;
+        self.file = self.file.is_some().then_some(file);
         self.renewed = began;
         Ok(record)
+    }
+
+    fn keeps(&self) -> bool {
+        self.file.is_some() && self.holder.may_lock()
     }
 
     /// Sets fields of the run state; see [`Holder::note`].
@@ -111,8 +111,7 @@ impl Lease {
 
     /// A change that keeps the lock: it moves to the new record's inode.
     fn change(&mut self, edit: impl FnMut(&mut Record) -> Result<()>) -> Result<Record> {
-        let keeps = self.file.is_some() && self.holder.may_lock();
-        let (record, file) = self.holder.change(keeps, edit)?;
+        let (record, file) = self.holder.change(self.keeps(), edit)?;
         self.file = self.file.is_some().then_some(file);
         Ok(record)
     }
@@ -291,11 +290,23 @@ impl Holder {
     /// # Errors
     /// [`Error::Lost`] when the claim is not current, [`Error::Io`], [`Error::Uncertain`].
     pub fn renew(&self) -> Result<Record> {
-        let now = self.site.judge.clock.now();
-        self.replace(|record| {
-            self.renew_beat(record, now);
-            Ok(())
-        })
+        self.renew_in_time(false).map(|(record, ..)| record)
+    }
+
+    /// A renewal, and when it began. One whose end took longer than the ttl tells nothing: others may have taken the
+    /// lease since, so it is made again.
+    fn renew_in_time(&self, keeps: bool) -> Result<(Record, File, Duration)> {
+        let clock = &self.site.judge.clock;
+        loop {
+            let began = clock.now();
+            let (record, file) = self.change(keeps, |record| {
+                self.renew_beat(record, began);
+                Ok(())
+            })?;
+            if !is_over(record.owner.ttl, began, clock.now()) {
+                return Ok((record, file, began));
+            }
+        }
     }
 
     /// Sets fields of the run state. `intent` and `outcome` say what the owner is about to do and what became of it; a
@@ -470,6 +481,11 @@ fn successor(owner: &OwnerLine) -> String {
         told += &format!(" since {since}");
     }
     told
+}
+
+/// Whether a lease that was renewed by a call that began at `began` may have lapsed by now.
+pub(crate) fn is_over(ttl: Option<u64>, began: Duration, now: Duration) -> bool {
+    ttl.is_some_and(|ttl| now.saturating_sub(began).as_secs() >= ttl)
 }
 
 fn set_fields<K: AsRef<str>, V: AsRef<str>>(path: &Path, record: &mut Record, fields: &[(K, V)]) -> Result<()> {

@@ -107,7 +107,9 @@ pub mod fs;
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod heart;
 pub mod identity;
+pub mod keeping;
 pub mod key;
+pub mod lapse;
 mod lease;
 pub mod legacy;
 pub mod mount;

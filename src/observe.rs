@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts, LegacyFacts, LockFacts, PayloadFacts, ProcessFacts, RecordFacts, RecordState};
 use crate::fs::{Disk, Fs, Kind, Stat};
 use crate::identity::Host;
+use crate::lapse::{Mark, Watch};
 use crate::legacy::{self, Content, FAMILIES};
 use crate::mount::LockReach;
 use crate::owner::Pid;
@@ -181,7 +182,7 @@ impl Judge {
         loop {
             let began = self.clock.now();
             let sight = look(&*self.fs, path);
-            let lease = watch.saw(sight.stamp(), began, self.clock.now());
+            let lease = watch.saw(sight.mark(), began, self.clock.now());
             let (judgement, facts) = self.weigh_with_server(path, &sight, lease);
             let settled = match judgement.verdict {
                 Verdict::Undetermined => judgement.reason.is_final() || facts.lease.renewal_seen == Some(true),
@@ -289,6 +290,12 @@ impl Sight {
             seq: record.owner.seq,
             beat: record.beat,
         })
+    }
+
+    /// The same with when it was written.
+    pub fn mark(&self) -> Option<Mark> {
+        let written = self.stat.map_or(Duration::ZERO, |stat| stat.changed);
+        self.stamp().map(|stamp| Mark { stamp, written })
     }
 
     /// Whether there is nothing at the path.
@@ -474,41 +481,4 @@ fn first_number(bytes: &[u8]) -> Option<i64> {
         .next()?
         .parse()
         .ok()
-}
-
-/// A record watched over time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Watch {
-    seen: Option<Stamp>,
-    /// When the look that first saw it had ended.
-    since: Duration,
-    renewal: Option<bool>,
-}
-
-impl Watch {
-    /// Takes in a look that was made between two moments of one clock. Unchanged counts from the end of the first look
-    /// to the beginning of this one: what lies inside a look is not known.
-    pub fn saw(&mut self, stamp: Option<Stamp>, began: Duration, ended: Duration) -> LeaseFacts {
-        let Some(now) = stamp else {
-            *self = Self::default();
-            return LeaseFacts::default();
-        };
-        match self.seen {
-            Some(seen) if seen == now => self.renewal = Some(self.renewal == Some(true)),
-            // Another token is another claim, seen for the first time.
-            seen => {
-                let renewal = seen.is_some_and(|seen| seen.token == now.token).then_some(true);
-                *self = Self {
-                    seen: stamp,
-                    since: ended,
-                    renewal,
-                };
-            }
-        }
-        LeaseFacts {
-            unchanged_for: Some(began.saturating_sub(self.since).as_secs_f64()),
-            renewal_seen: self.renewal,
-            changed_since_boot: None,
-        }
-    }
 }

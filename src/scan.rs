@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::facts::{Facts, LeaseFacts, ProcessFacts, RecordState};
 use crate::fs::{Kind, Stat};
+use crate::lapse::Watch;
 use crate::names;
-use crate::observe::{Judge, ProcessTable, Sight, Watch, directory, look, look_listed};
+use crate::observe::{Judge, ProcessTable, Sight, directory, look, look_listed};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;
@@ -549,7 +550,7 @@ impl Weigher<'_> {
         let clock = &self.judge.clock;
         let mut watch = Watch::default();
         let mut lease = LeaseFacts::default();
-        let _ = watch.saw(sight.stamp(), clock.now(), clock.now());
+        let _ = watch.saw(sight.mark(), clock.now(), clock.now());
         let (mut judgement, mut facts) = self.cached.weigh_with_server(&path, &sight, lease);
         for _ in 0..TRIES {
             if judgement.verdict != Verdict::Dead || facts.record.legacy.is_some() {
@@ -563,7 +564,7 @@ impl Weigher<'_> {
             if again.stamp() == sight.stamp() {
                 break;
             }
-            lease = watch.saw(again.stamp(), began, clock.now());
+            lease = watch.saw(again.mark(), began, clock.now());
             sight = again;
             // Not from the cache: its answers are older than this.
             (judgement, facts) = self.judge.weigh_with_server(&path, &sight, lease);

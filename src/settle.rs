@@ -10,7 +10,8 @@ use crate::claim::timestamp;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, LeaseFacts};
 use crate::fs::Stat;
-use crate::observe::{Judge, Sight, Watch};
+use crate::lapse::Watch;
+use crate::observe::{Judge, Sight};
 use crate::record::{LARGEST, Record};
 use crate::run_state::SETTLED;
 use crate::token::Token;
@@ -113,7 +114,7 @@ impl Change for Settling<'_> {
     fn consider(&mut self, sight: &Sight) -> Consent {
         let judge = &self.site.judge;
         let now = judge.clock.now();
-        let lease = self.watch.saw(sight.stamp(), now, now);
+        let lease = self.watch.saw(sight.mark(), now, now);
         self.judged = judge.weigh(&self.site.path, sight, lease);
         self.changed = sight.stat.map(|stat| stat.changed);
         let Ok(record) = &sight.content else {

@@ -12,6 +12,7 @@ use crate::deadline::{Deadline, Due, Terms};
 use crate::error::{Error, Result};
 use crate::heart::{Heart, Standing};
 use crate::identity::Process;
+use crate::keeping::{Action, Keeping, Reply};
 use crate::lease::Lease;
 use crate::platform::cgroup::Cgroup;
 use crate::platform::child::{self, Child, Descendant, Events, Gate, Remote, Signal, State, Terminal};
@@ -60,8 +61,16 @@ pub(crate) fn run(run: Run) -> Result<Report> {
     };
     let (token, epoch) = (lease.token(), lease.epoch());
     let started = Events::new().and_then(|events| Ok((events.remote()?, events)));
-    let heart = Heart::of(&mut lease);
-    let ((remote, events), heart) = match (started, heart) {
+    let heart = Heart::of(&mut lease).and_then(|mut heart| {
+        // Calls may have hung for as long as the ttl: the command starts on a lease that is known to be good.
+        let mut won = lease.renewed;
+        while Deadline::new(terms, won).due(BootClock.now()) != Due::Nothing {
+            won = BootClock.now();
+            heart.win_again()?;
+        }
+        Ok((heart, won))
+    });
+    let ((remote, events), (heart, won)) = match (started, heart) {
         (Ok(events), Ok(heart)) => (events, heart),
         (started, heart) => {
             gate.shut();
@@ -83,9 +92,10 @@ pub(crate) fn run(run: Run) -> Result<Report> {
     };
 
     let terminal = Terminal::open();
+    let keeping = Keeping::new(terms, won, BootClock.now());
     let watch = Arc::new(Watch {
         times: Mutex::new(Times {
-            deadline: Deadline::new(terms, lease.renewed),
+            deadline: keeping.deadline(),
             until: None,
         }),
         remote,
@@ -97,7 +107,7 @@ pub(crate) fn run(run: Run) -> Result<Report> {
         let watch = watch.clone();
         std::thread::Builder::new()
             .name("heartbeat".into())
-            .spawn(move || beat(heart, terms, &watch, &inbox, &outbox))
+            .spawn(move || beat(heart, keeping, &watch, &inbox, &outbox))
     };
     let events = if let Err(error) = thread {
         gate.shut();
@@ -206,13 +216,12 @@ impl Watch {
     }
 
     /// Moves the deadline, and with it the timer if the supervisor waits for nothing else.
-    fn renew(&self, renewal: impl FnOnce(&mut Deadline) -> bool) -> bool {
+    fn renewed(&self, deadline: Deadline) {
         let mut times = self.times();
-        let counted = renewal(&mut times.deadline);
-        if counted {
+        if times.deadline != deadline {
+            times.deadline = deadline;
             self.arm(&times);
         }
-        counted
     }
 
     /// Wakes the supervisor then, or when the work has to be asked to end.
@@ -245,62 +254,54 @@ enum News {
 }
 
 /// The heartbeat's thread: every call on the filesystem is made here, and may hang.
-fn beat(mut heart: Heart, terms: Terms, watch: &Watch, orders: &Receiver<Order>, news: &Sender<News>) {
+fn beat(mut heart: Heart, mut keeping: Keeping, watch: &Watch, orders: &Receiver<Order>, news: &Sender<News>) {
     let tell = |what| {
         // A supervisor that is gone does not need to know.
         let _ = news.send(what);
         watch.remote.nudge();
     };
-    let mut pause = terms.interval();
-    let mut looked = BootClock.now();
-    // An order that is not answered yet: what cannot be told now is tried again.
-    let mut confirm = false;
+    let mut action = keeping.start();
+    let mut why = String::new();
     loop {
-        match orders.recv_timeout(pause) {
-            Ok(Order::Confirm) => confirm = true,
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
-        }
-        pause = terms.retry();
-        if watch.deadline().due(BootClock.now()) == Due::Stop {
-            // Others may have it by now: only a ballot can tell, and only when nothing runs meanwhile.
-            match confirm.then(|| heart.win_again()) {
-                Some(Ok(began)) => {
-                    watch.renew(|deadline| {
-                        *deadline = Deadline::new(terms, began);
-                        true
-                    });
-                    confirm = false;
-                    pause = terms.interval();
-                    tell(News::Confirmed);
+        let reply = match action {
+            Action::Rest(pause) => match orders.recv_timeout(pause) {
+                Ok(Order::Confirm) => Reply::Rested { confirm: true },
+                Err(RecvTimeoutError::Timeout) => Reply::Rested { confirm: false },
+                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
+            },
+            Action::Write => done(heart.write()),
+            Action::Sync => done(heart.sync()),
+            Action::Stat if heart.is_linked() => Reply::Done,
+            Action::Stat => Reply::Failed,
+            Action::Look => match heart.look() {
+                Standing::Same => Reply::Done,
+                Standing::Moved => Reply::Moved,
+                Standing::Lost(lost) => {
+                    why = lost;
+                    Reply::Lost
                 }
-                Some(Err(Error::Lost { why, .. })) => return tell(News::Lost(why)),
-                Some(Err(_)) | None => {}
-            }
-            continue;
-        }
-        let mut pulse = heart.beat();
-        let mut told = true;
-        if confirm || !pulse.linked || pulse.ended.saturating_sub(looked) >= terms.ttl() {
-            match heart.look() {
-                Standing::Same => looked = pulse.ended,
-                Standing::Moved => {
-                    looked = pulse.ended;
-                    pulse = heart.beat();
+                Standing::Unknown => Reply::Failed,
+            },
+            Action::WinAgain => match heart.win_again() {
+                Err(Error::Lost { why: lost, .. }) => {
+                    why = lost;
+                    Reply::Lost
                 }
-                Standing::Lost(why) => return tell(News::Lost(why)),
-                Standing::Unknown => told = false,
+                won => done(won),
+            },
+            Action::Confirm => {
+                tell(News::Confirmed);
+                Reply::Done
             }
-        }
-        let counted = watch.renew(|deadline| deadline.beat(pulse));
-        if counted {
-            pause = terms.interval();
-        }
-        if confirm && counted && told {
-            confirm = false;
-            tell(News::Confirmed);
-        }
+            Action::Stop => return tell(News::Lost(why)),
+        };
+        action = keeping.advance(reply, heart.now());
+        watch.renewed(keeping.deadline());
     }
+}
+
+fn done<E>(call: std::result::Result<(), E>) -> Reply {
+    call.map_or(Reply::Failed, |()| Reply::Done)
 }
 
 /// What a killed process may take to end, where the deadline has passed already.

@@ -3,12 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 14] = [
+const PURE: [&str; 16] = [
     "advice",
     "ballot",
     "deadline",
     "facts",
+    "keeping",
     "key",
+    "lapse",
     "legacy",
     "mount",
     "names",

@@ -1,7 +1,8 @@
 //! What holds for any facts at all: the principles, over facts that nobody thought of.
 
 use leasehold::facts::{
-    Facts, KeeperFacts, LeaseFacts, LockFacts, Observer, PayloadFacts, ProcessFacts, RecordFacts, RecordState,
+    Facts, KeeperFacts, LeaseFacts, LegacyFacts, LockFacts, Observer, PayloadFacts, ProcessFacts, RecordFacts,
+    RecordState,
 };
 use leasehold::verdict::{
     Authority, Effect, INITIAL_PIDNS, Judgement, Liveness, Question, Reason, Verdict, examine, judge, lapse_after,
@@ -492,4 +493,36 @@ proptest! {
         prop_assert_eq!(judge(&read), judge(&facts));
         prop_assert_eq!(read, facts);
     }
+}
+
+/// Another program's file: a name proves nothing, so no start time makes it dead. That it differs is said.
+#[test]
+fn a_start_that_differs_is_said_of_another_programs_pid() {
+    let told = |found| {
+        let facts = Facts {
+            record: RecordFacts {
+                state: RecordState::Present,
+                host: Some("a".into()),
+                pid: Some(json!(7)),
+                start: Some(1),
+                legacy: Some(LegacyFacts::default()),
+                ..RecordFacts::default()
+            },
+            observer: Observer {
+                host: Some("a".into()),
+                ..Observer::default()
+            },
+            process: Some(ProcessFacts {
+                exists: Some(true),
+                start: Some(found),
+                ..ProcessFacts::default()
+            }),
+            ..Facts::default()
+        };
+        let judgement = judge(&facts);
+        assert_eq!(judgement.reason, Reason::NoBoot, "{judgement:?}");
+        judgement.sentence.contains("has another start time")
+    };
+    assert!(told(2));
+    assert!(!told(1));
 }

@@ -7,9 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
+use std::time::Duration;
 
+#[path = "keeper.rs"]
+mod keeper;
+
+use keeper::Kept;
 use leasehold::Token;
 use leasehold::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
+use leasehold::lapse::Watch;
 use leasehold::names::TempId;
 use stateright::{Model, Property};
 
@@ -32,6 +38,18 @@ pub enum Fault {
     OwnByNumber,
     /// An empty `F` is refused even where a ballot beside it says that a contender crashed while it created the record.
     EmptyStays,
+    /// A heartbeat goes to whatever has the name `F`.
+    BeatByPath,
+    /// A heartbeat counts although nobody asked whether the open file still has a name.
+    NoStat,
+    /// A heartbeat counts although its last call returned after the deadline.
+    LateBeat,
+    /// A claim counts however late it is told that it was won.
+    LateClaim,
+    /// Who watches a lease looks at the beat alone, and not at when it was written.
+    BeatAlone,
+    /// A break looks at `F` and renames a vacant record onto it.
+    NaiveBreak,
 }
 
 /// What is explored.
@@ -49,8 +67,19 @@ pub struct Setup {
     pub crashes: bool,
     /// First looks may see the version before the last.
     pub stale: bool,
-    /// Living holders' leases may lapse.
+    /// Living holders' leases may lapse at any time; what that leads to is excused.
     pub lapses: bool,
+    /// Leases have a ttl, and are kept by heartbeats: time goes on by so many ticks. A lease is taken once it was seen to
+    /// lapse, and in no other way: of no owner it is known whether it lives.
+    pub ticks: u8,
+    /// Heartbeats, in all.
+    pub beats: u8,
+    /// How often a supervisor is paused.
+    pub naps: u8,
+    /// How often an operator breaks a lease.
+    pub breaks: u8,
+    /// A contender that is gone may have crashed at any point before.
+    pub leftovers: bool,
     /// Holders renew.
     pub changes: bool,
     /// Holders hand over.
@@ -81,6 +110,11 @@ impl Setup {
             links: true,
             stale: true,
             lapses: false,
+            ticks: 0,
+            beats: 0,
+            naps: 0,
+            breaks: 0,
+            leftovers: false,
             changes: false,
             hand_over: false,
             children: false,
@@ -108,7 +142,11 @@ pub struct Record {
     epoch: u64,
     owner: Process,
     ended: bool,
-    /// Not on disk: the living holder that the writer was allowed to replace, since its lease had lapsed.
+    beat: u8,
+    /// How often it was written to: its stamp.
+    written: u8,
+    /// Not on disk: the holder that the writer was allowed to replace although it may live, since its lease had lapsed or
+    /// was to be broken.
     over: Option<Token>,
 }
 
@@ -117,7 +155,7 @@ impl Record {
         Stamp {
             token: self.token,
             seq: self.seq,
-            beat: 0,
+            beat: self.beat.into(),
         }
     }
 }
@@ -162,6 +200,12 @@ pub enum Call {
     Link(TempId),
     Create,
     Rename(TempId),
+    /// A heartbeat of this claim, into the file that is open.
+    Beat {
+        token: Token,
+        inode: TempId,
+        beat: u8,
+    },
 }
 
 /// What a process is about.
@@ -169,6 +213,8 @@ pub enum Call {
 pub enum Job {
     Claim,
     Renew,
+    /// A claim's that was won too slowly: the lease may have lapsed since.
+    Confirm,
     /// Ends the claim of an owner that is dead.
     Settle {
         token: Token,
@@ -181,6 +227,8 @@ pub enum Job {
     },
     HandOver(Process),
     Release,
+    /// Ends the claim of somebody else, dead or alive.
+    Break(Token),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -189,6 +237,10 @@ pub struct Change {
     token: Token,
     ballot: Ballot,
     action: Action,
+    /// When the look begins that the next record rests on.
+    began: Duration,
+    /// A heartbeat's: the lease is being won anew.
+    kept: Option<Box<Kept>>,
     /// The epoch of the claim; for a new one, above any that was seen.
     epoch: u64,
     /// The record as the next one is made from.
@@ -199,8 +251,8 @@ pub struct Change {
     sight: Option<TempId>,
     /// The lapsed claim of a living process that may be replaced.
     over: Option<Token>,
-    /// `F` has been this change's record.
-    published: bool,
+    /// `F` has been this change's record, of this epoch.
+    published: Option<u64>,
     /// … and it was put where there was nothing.
     linked: bool,
     excused: bool,
@@ -210,11 +262,12 @@ pub struct Change {
 pub enum Phase {
     Idle,
     Busy(Box<Change>),
-    /// Believes that it holds the lease. `excused`: its lease has lapsed and was taken, or an operator deleted it.
+    /// Believes that it holds the lease. `excused`: its lease has lapsed and was taken, or an operator broke or deleted it.
     Holding {
         token: Token,
         epoch: u64,
         excused: bool,
+        kept: Option<Box<Kept>>,
     },
     /// Has stopped its work, and could not say so in the record.
     Stopped {
@@ -223,6 +276,8 @@ pub enum Phase {
     },
     /// About to delete `F` by name (only where that fault is asked for).
     Deleting,
+    /// About to put this record in place of `F` (only where that fault is asked for).
+    Replacing(Record),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -231,6 +286,8 @@ pub struct Contender {
     written: u8,
     /// Files were written by this run: its number must not be used again.
     wrote: bool,
+    /// What a waiting claim has seen of `F`.
+    watch: Watch,
     phase: Phase,
 }
 
@@ -244,7 +301,11 @@ pub struct World {
     contenders: Vec<Contender>,
     /// Calls under way that nobody waits for any more.
     late: Vec<Call>,
+    now: u8,
     mishaps: u8,
+    beats: u8,
+    naps: u8,
+    breaks: u8,
     deletions: u8,
     /// The highest that `F` has been; nothing once an operator has deleted it.
     top: Option<(u64, u64)>,
@@ -284,37 +345,84 @@ const HOWS: [How; 7] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    Begin { slot: usize, job: Job, give_way: bool },
-    Step { slot: usize, how: How },
-    Crash { slot: usize },
+    Begin {
+        slot: usize,
+        job: Job,
+        give_way: bool,
+    },
+    Step {
+        slot: usize,
+        how: How,
+    },
+    Crash {
+        slot: usize,
+    },
     SweepBallot(u64),
     SweepTemp(TempId),
     OperatorDeletes,
     Late(usize),
+    Tick,
+    /// A call of a heartbeat.
+    Heart {
+        slot: usize,
+        how: How,
+    },
+    /// A supervisor hears that its lease is confirmed.
+    Hear {
+        slot: usize,
+    },
+    Sleep {
+        slot: usize,
+    },
+    Wake {
+        slot: usize,
+    },
 }
 
 pub const ONE_HOLDER: &str = "one holder at a time, unless its lease lapsed";
+pub const IN_TIME: &str = "a holder that stops by its deadline never overlaps the next";
+pub const LOSES: &str = "a holder whose record was taken from it stops within its ttl";
 pub const FORWARD: &str = "seq and epoch of the record only grow, and each claim has an epoch of its own";
-pub const TOLD_TRUE: &str = "who is told that it committed had its record in place";
+pub const TOLD_TRUE: &str = "who believes to hold an epoch had its record of that epoch in place";
 pub const DISARMED: &str = "what was disarmed is never published";
 pub const NO_TWIN: &str = "no replaced record keeps another name";
 pub const NO_ORPHAN: &str = "a claim that was not won leaves no record of its own in place";
 pub const NO_RETURN: &str = "a holder never puts a record back that was deleted, and goes on";
+pub const OWN_BEAT: &str = "no heartbeat reaches the record of another claim";
+pub const NAMED: &str = "a break ends the claim that it names, and no other";
+pub const NO_STALL: &str = "when everybody finishes what it is about, a new claim succeeds";
 pub const NO_WEDGE: &str = "when everybody has crashed, a new claim succeeds alone";
 
-const RULES: [&str; 6] = [FORWARD, TOLD_TRUE, DISARMED, NO_TWIN, NO_ORPHAN, NO_RETURN];
+const RULES: [&str; 8] = [
+    FORWARD, TOLD_TRUE, DISARMED, NO_TWIN, NO_ORPHAN, NO_RETURN, OWN_BEAT, NAMED,
+];
 
 pub struct Protocol {
     pub setup: Setup,
-    /// Directories from which a lone claim is known to succeed.
+    /// The rules that are asked for; all, if there are none.
+    asked: Vec<&'static str>,
+    /// Directories from which a lone claim is known to succeed, and worlds that are known to end well.
     ways_out: Mutex<HashSet<u64>>,
 }
 
 impl Protocol {
-    pub fn new(setup: Setup) -> Self {
+    pub fn new(mut setup: Setup) -> Self {
+        if setup.leftovers {
+            setup.tries.push(0);
+            setup.leftovers = true;
+        }
         Self {
             setup,
+            asked: Vec::new(),
             ways_out: Mutex::default(),
+        }
+    }
+
+    /// The same, for whoever wants to know of these rules alone.
+    pub fn about(setup: Setup, rules: &[&'static str]) -> Self {
+        Self {
+            asked: rules.to_owned(),
+            ..Self::new(setup)
         }
     }
 
@@ -327,21 +435,27 @@ impl Protocol {
     }
 
     fn begin(&self, world: &mut World, slot: usize, job: Job, give_way: bool) -> Option<()> {
+        if job == Job::Release {
+            world.leave_heart(slot);
+        }
         let contender = &mut world.contenders[slot];
         let (token, epoch, excused) = match (&contender.phase, job) {
-            (Phase::Idle, Job::Claim) => {
+            (Phase::Idle, Job::Claim | Job::Break(_)) => {
                 let bits = (slot as u128) << 8 | u128::from(contender.written + 1);
                 (Token::from_bits(bits), 1, false)
             }
-            (Phase::Holding { token, epoch, excused }, Job::Renew | Job::HandOver(_) | Job::Release) => {
-                (*token, *epoch, *excused)
-            }
+            (
+                Phase::Holding {
+                    token, epoch, excused, ..
+                },
+                Job::Renew | Job::HandOver(_) | Job::Release,
+            ) => (*token, *epoch, *excused),
             (Phase::Idle, Job::Note { token, epoch } | Job::Settle { token, epoch }) => (token, epoch, false),
-            (Phase::Stopped { token, epoch }, Job::Release) => (*token, *epoch, true),
+            (Phase::Stopped { token, epoch }, Job::Release | Job::Confirm) => (*token, *epoch, job == Job::Release),
             _ => return None,
         };
         let kind = match job {
-            Job::Claim => Kind::Claim,
+            Job::Claim | Job::Break(_) => Kind::Claim,
             Job::Settle { .. } => Kind::Settle,
             _ => Kind::Holder,
         };
@@ -351,31 +465,50 @@ impl Protocol {
             token,
             action: ballot.start(),
             ballot,
+            began: keeper::at(world.now),
+            kept: None,
             epoch,
             next: None,
             temp: None,
             sight: None,
             over: None,
-            published: false,
+            published: None,
             linked: false,
             excused,
         }));
         Some(())
     }
 
+    fn fresh_temp(&self, contender: &mut Contender, own: Process) -> TempId {
+        contender.written += 1;
+        contender.wrote = true;
+        let pid = u32::from(own.slot) << 8 | u32::from(own.run);
+        TempId::new(1, pid, contender.written.into())
+    }
+
     /// One call of a contender, if it can go that way.
     fn step(&self, world: &mut World, slot: usize, how: How) -> Option<()> {
-        let run = world.contenders[slot].run;
+        let own = world.process(slot);
+        let run = own.run;
         if world.contenders[slot].phase == Phase::Deleting {
             (how == How::Plain).then(|| world.delete())?;
             world.contenders[slot].phase = Phase::Idle;
+            return Some(());
+        }
+        if let Phase::Replacing(record) = world.contenders[slot].phase {
+            let contender = &mut world.contenders[slot];
+            if how != How::Plain || contender.written >= self.tries(slot) {
+                return None;
+            }
+            contender.phase = Phase::Idle;
+            let temp = self.fresh_temp(contender, own);
+            world.publish(temp, record, false);
             return Some(());
         }
         let Phase::Busy(change) = world.contenders[slot].phase.clone() else {
             return None;
         };
         let mut change = *change;
-        let own = Process { slot: slot as u8, run };
         let call = match change.action {
             Action::Take { number, temp } => Call::Symlink { number, temp },
             Action::TakeFile { number } => Call::CreateBallot {
@@ -506,18 +639,14 @@ impl Protocol {
                 if contender.written >= self.tries(own.slot.into()) {
                     return None;
                 }
-                contender.written += 1;
-                contender.wrote = true;
-                let temp = TempId::new(
-                    1,
-                    u32::from(own.slot) << 8 | u32::from(own.run),
-                    contender.written.into(),
-                );
+                let temp = self.fresh_temp(contender, own);
+                change.temp = Some(temp);
                 let next = change.next.expect("a look allowed the change");
                 world.temps.insert(
                     temp,
                     Record {
                         seq,
+                        written: 0,
                         over: change.over,
                         ..next
                     },
@@ -549,7 +678,7 @@ impl Protocol {
                 }
             }
             Action::Recheck => {
-                if self.has(Fault::NoRecheck) && !change.published {
+                if self.has(Fault::NoRecheck) && change.published.is_none() {
                     return Some(Reply::Seen {
                         stamp: change.ballot.seen(),
                         twin: false,
@@ -567,7 +696,7 @@ impl Protocol {
     }
 
     /// The judge's part of a look: whether the change is allowed, and from which record the next one is made.
-    fn consider(&self, world: &World, change: &mut Change, file: File) -> Result<(), Reply> {
+    fn consider(&self, world: &mut World, change: &mut Change, file: File) -> Result<(), Reply> {
         let found = match file {
             File::Absent => None,
             File::Empty if !world.ballots.is_empty() && !self.has(Fault::EmptyStays) => None,
@@ -575,6 +704,20 @@ impl Protocol {
             File::Record { record, .. } => Some(record),
         };
         let owner = change.next.map(|next| next.owner);
+        if let Job::Break(token) = change.job {
+            let record = found.filter(|record| record.token == token && !record.ended);
+            let record = record.ok_or(Reply::Refused)?;
+            change.epoch = record.epoch + 1;
+            change.next = Some(Record {
+                token: change.token,
+                epoch: change.epoch,
+                ended: true,
+                over: Some(token),
+                ..record
+            });
+            change.over = Some(token);
+            return Ok(());
+        }
         if change.job != Job::Claim {
             let dead = |record: &Record| !matches!(change.job, Job::Settle { .. }) || !world.runs(record.owner);
             let current = found.filter(|record| record.token == change.token && !record.ended && dead(record));
@@ -585,14 +728,20 @@ impl Protocol {
                     _ => record.owner,
                 },
                 ended: matches!(change.job, Job::Release | Job::Settle { .. }),
+                beat: record.beat + u8::from(change.job == Job::Confirm || change.kept.is_some()),
                 ..record
             });
             return Ok(());
         }
         change.over = None;
+        let unchanged = self.observe(world, change, found);
         if let Some(record) = found {
             change.epoch = change.epoch.max(record.epoch + 1);
-            if !record.ended && world.runs(record.owner) {
+            if !record.ended && self.is_timed() {
+                if !keeper::has_lapsed(unchanged) {
+                    return Err(Reply::Refused);
+                }
+            } else if !record.ended && world.runs(record.owner) {
                 if !self.setup.lapses {
                     return Err(Reply::Refused);
                 }
@@ -605,6 +754,8 @@ impl Protocol {
             epoch: change.epoch,
             owner: owner.unwrap_or_else(|| world.claimant(change.token)),
             ended: false,
+            beat: 0,
+            written: 0,
             over: None,
         });
         Ok(())
@@ -654,6 +805,10 @@ impl Protocol {
                 Reply::Done
             }
             Call::Create => Reply::Exists,
+            Call::Beat { token, inode, beat } => {
+                world.write_beat(token, inode, beat, self.has(Fault::BeatByPath));
+                Reply::Done
+            }
             Call::Rename(temp) => match (world.temps.get(&temp).copied(), world.file) {
                 (None, _) => Reply::Missing,
                 // Two names of one file: rename(2) does nothing, and says so.
@@ -680,22 +835,45 @@ impl Protocol {
         let Change {
             token, epoch, excused, ..
         } = *change;
-        if matches!(outcome, Outcome::Committed { .. }) && !change.published {
+        if matches!(outcome, Outcome::Committed { .. }) && change.published != Some(epoch) {
             world.breaks(TOLD_TRUE);
         }
-        let holding = Phase::Holding { token, epoch, excused };
+        if let Some(kept) = &change.kept {
+            return self.won_again(world, slot, change, kept, outcome);
+        }
+        let kept = match outcome {
+            Outcome::Committed { .. } if self.is_timed() => Some(Box::new(Kept::new(world, change))),
+            _ => None,
+        };
+        if let (Job::Claim | Job::Confirm, Some(kept), false) = (change.job, &kept, self.has(Fault::LateClaim))
+            && kept.is_over(world.now)
+        {
+            world.contenders[slot].phase = Phase::Stopped { token, epoch };
+            self.begin(world, slot, Job::Confirm, false)
+                .expect("who has won may confirm it");
+            return;
+        }
+        let holding = Phase::Holding {
+            token,
+            epoch,
+            excused,
+            kept,
+        };
         let stopped = Phase::Stopped { token, epoch };
         let phase = match (change.job, outcome) {
-            (Job::Claim, Outcome::Committed { .. }) => holding,
-            (Job::Claim, outcome) => {
+            (Job::Claim, Outcome::Committed { .. }) => {
+                world.contenders[slot].watch = Watch::default();
+                holding
+            }
+            (Job::Break(_), Outcome::Committed { .. }) => Phase::Idle,
+            (Job::Claim | Job::Break(_), outcome) => {
                 let own = matches!(world.file, File::Record { record, .. } if record.token == token);
                 if own && outcome != Outcome::Unknown {
                     world.breaks(NO_ORPHAN);
                 }
-                if outcome == Outcome::Unknown {
-                    stopped
-                } else {
-                    Phase::Idle
+                match change.job {
+                    Job::Claim if outcome == Outcome::Unknown => stopped,
+                    _ => Phase::Idle,
                 }
             }
             (job, Outcome::Committed { .. }) => {
@@ -703,7 +881,7 @@ impl Protocol {
                     world.breaks(NO_RETURN);
                 }
                 match job {
-                    Job::Renew => holding,
+                    Job::Renew | Job::Confirm => holding,
                     Job::HandOver(to) => {
                         let target = &mut world.contenders[usize::from(to.slot)];
                         if target.run == to.run && target.phase == Phase::Idle {
@@ -738,6 +916,7 @@ impl Protocol {
     }
 
     fn crash(&self, world: &mut World, slot: usize) -> Option<()> {
+        world.leave_heart(slot);
         let own = world.process(slot);
         let named = matches!(world.file, File::Record { record, .. } if record.owner == own);
         let contender = &mut world.contenders[slot];
@@ -745,6 +924,7 @@ impl Protocol {
             return None;
         }
         contender.phase = Phase::Idle;
+        contender.watch = Watch::default();
         if contender.wrote || named {
             contender.run += 1;
             contender.wrote = false;
@@ -754,11 +934,8 @@ impl Protocol {
 
     /// Whether a new contender takes the lease, alone, once all others have crashed.
     fn has_way_out(&self, world: &World) -> bool {
-        let mut hasher = DefaultHasher::new();
-        (world.file, &world.temps, &world.ballots).hash(&mut hasher);
-        let key = hasher.finish();
-        let known = || self.ways_out.lock().expect("no panic while it is held");
-        if known().contains(&key) {
+        let key = digest(&(world.file, &world.temps, &world.ballots));
+        if self.knows(key) {
             return true;
         }
         let mut alone = world.clone();
@@ -768,25 +945,146 @@ impl Protocol {
         }
         alone.contenders.push(Contender::default());
         let slot = alone.contenders.len() - 1;
-        let patient = Protocol::new(Setup {
-            tries: Vec::new(),
-            ..self.setup.clone()
-        });
-        patient.begin(&mut alone, slot, Job::Claim, false);
-        for _ in 0..80 {
+        let patient = self.patient();
+        for _ in 0..200 {
             match alone.contenders[slot].phase {
                 Phase::Busy(_) => patient
                     .step(&mut alone, slot, How::Plain)
                     .expect("a plain step can be made"),
                 Phase::Holding { .. } => {
-                    known().insert(key);
+                    self.learn([key]);
                     return true;
                 }
-                _ => return false,
+                // Refused: what has not lapsed yet will have.
+                _ => {
+                    alone.now += u8::from(self.is_timed());
+                    patient
+                        .begin(&mut alone, slot, Job::Claim, false)
+                        .expect("an idle contender may claim");
+                }
             }
         }
         false
     }
+
+    /// Whether a new contender takes the lease once all others, who are well, have finished what they are about. One
+    /// order of their steps is enough: each of them can be made from here.
+    fn has_happy_end(&self, world: &World) -> bool {
+        let mut key = digest(world);
+        if world.broken.is_some() || self.knows(key) {
+            return true;
+        }
+        let (patient, mut now, mut trail) = (self.patient(), world.clone(), Vec::new());
+        for _ in 0..500 {
+            trail.push(key);
+            let find = |test: fn(&Phase) -> bool| now.contenders.iter().position(|contender| test(&contender.phase));
+            let busy = |phase: &Phase| matches!(phase, Phase::Busy(_) | Phase::Deleting | Phase::Replacing(_));
+            let holds = |phase: &Phase| matches!(phase, Phase::Holding { .. } | Phase::Stopped { .. });
+            if let Some(slot) = find(busy) {
+                patient
+                    .step(&mut now, slot, How::Plain)
+                    .expect("a plain step can be made");
+            } else if let Some(slot) = find(holds) {
+                patient
+                    .begin(&mut now, slot, Job::Release, false)
+                    .expect("a holder may release");
+            } else if let Some(call) = now.late.pop() {
+                self.execute(&mut now, call);
+            } else if self.has_way_out(&now) {
+                self.learn(trail);
+                return true;
+            } else {
+                return false;
+            }
+            key = digest(&now);
+            if self.knows(key) {
+                self.learn(trail);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn nothing_yet(&self) -> World {
+        World {
+            file: File::Absent,
+            before: None,
+            temps: BTreeMap::new(),
+            ballots: BTreeMap::new(),
+            contenders: vec![Contender::default(); self.setup.tries.len()],
+            late: Vec::new(),
+            now: 0,
+            mishaps: self.setup.mishaps,
+            beats: self.setup.beats,
+            naps: self.setup.naps,
+            breaks: self.setup.breaks,
+            deletions: self.setup.deletions,
+            top: None,
+            deleted: false,
+            disarmed: BTreeSet::new(),
+            broken: None,
+        }
+    }
+
+    /// Whatever a contender leaves that crashes at any point of its claims, changes and releases. Its slot is the last.
+    fn crashed_before(&self) -> Vec<World> {
+        let slot = self.setup.tries.len() - 1;
+        let mut tries = vec![0; slot];
+        tries.push(3);
+        let lone = Self::new(Setup {
+            tries,
+            changes: true,
+            symlinks: self.setup.symlinks,
+            links: self.setup.links,
+            ..Setup::of(0, 0)
+        });
+        let mut open = vec![lone.nothing_yet()];
+        let (mut seen, mut left) = (HashSet::new(), HashSet::new());
+        let mut worlds = Vec::new();
+        while let Some(world) = open.pop() {
+            if !seen.insert(digest(&world)) {
+                continue;
+            }
+            if left.insert(digest(&(world.file, &world.temps, &world.ballots))) {
+                let mut crashed = World {
+                    file: world.file,
+                    temps: world.temps.clone(),
+                    ballots: world.ballots.clone(),
+                    top: world.top,
+                    ..self.nothing_yet()
+                };
+                crashed.contenders[slot].run = u8::MAX;
+                worlds.push(crashed);
+            }
+            let mut events = Vec::new();
+            lone.actions(&world, &mut events);
+            open.extend(events.into_iter().filter_map(|event| lone.next_state(&world, event)));
+        }
+        worlds
+    }
+
+    /// The same with no end of tries.
+    fn patient(&self) -> Self {
+        Self::new(Setup {
+            tries: Vec::new(),
+            leftovers: false,
+            ..self.setup.clone()
+        })
+    }
+
+    fn knows(&self, key: u64) -> bool {
+        self.ways_out.lock().expect("no panic while it is held").contains(&key)
+    }
+
+    fn learn(&self, keys: impl IntoIterator<Item = u64>) {
+        self.ways_out.lock().expect("no panic while it is held").extend(keys);
+    }
+}
+
+fn digest(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Which process wrote a temp file.
@@ -803,6 +1101,7 @@ impl Default for Contender {
             run: 0,
             written: 0,
             wrote: false,
+            watch: Watch::default(),
             phase: Phase::Idle,
         }
     }
@@ -855,8 +1154,14 @@ impl World {
             if self.temps.contains_key(&inode) {
                 self.breaks(NO_TWIN);
             }
+            if record.ended && record.over.is_some_and(|named| named != old.token) {
+                self.breaks(NAMED);
+            }
             if record.over == Some(old.token) {
                 self.excuse(old.token);
+            }
+            if record.token != old.token {
+                self.take_from(old.token);
             }
         }
         if let Some((seq, epoch)) = self.top {
@@ -880,7 +1185,7 @@ impl World {
             && let Phase::Busy(change) = &mut self.contenders[usize::from(writer.slot)].phase
             && change.token == record.token
         {
-            change.published = true;
+            change.published = Some(record.epoch);
             change.linked = linked;
         }
     }
@@ -914,15 +1219,18 @@ impl World {
                 let asked = matches!(change.action, Action::Recheck | Action::Untwin | Action::Rename { .. });
                 change.token == record.token && !asked
             }
-            Phase::Stopped { .. } | Phase::Deleting => false,
+            Phase::Stopped { .. } | Phase::Deleting | Phase::Replacing(_) => false,
         };
         self.late.is_empty() && self.contenders.iter().all(at_rest)
     }
 
     fn holders(&self) -> usize {
         let holds = |contender: &&Contender| match &contender.phase {
-            Phase::Holding { excused, .. } => !excused,
-            Phase::Busy(change) => change.job == Job::Renew && !change.excused,
+            Phase::Holding { excused, kept, .. } => {
+                !excused && kept.as_ref().is_none_or(|kept| kept.is_to_be_counted_on(self.now))
+            }
+            // Nothing runs while the lease is being won anew.
+            Phase::Busy(change) => change.job == Job::Renew && !change.excused && change.kept.is_none(),
             _ => false,
         };
         self.contenders.iter().filter(holds).count()
@@ -934,20 +1242,10 @@ impl Model for Protocol {
     type Action = Event;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World {
-            file: File::Absent,
-            before: None,
-            temps: BTreeMap::new(),
-            ballots: BTreeMap::new(),
-            contenders: vec![Contender::default(); self.setup.tries.len()],
-            late: Vec::new(),
-            mishaps: self.setup.mishaps,
-            deletions: self.setup.deletions,
-            top: None,
-            deleted: false,
-            disarmed: BTreeSet::new(),
-            broken: None,
-        }]
+        match self.setup.leftovers {
+            true => self.crashed_before(),
+            false => vec![self.nothing_yet()],
+        }
     }
 
     fn actions(&self, world: &World, events: &mut Vec<Event>) {
@@ -977,6 +1275,12 @@ impl Model for Protocol {
                         let (token, epoch) = (record.token, record.epoch);
                         begin(events, slot, Job::Settle { token, epoch });
                     }
+                    if let File::Record { record, .. } = world.file
+                        && world.breaks > 0
+                        && !record.ended
+                    {
+                        begin(events, slot, Job::Break(record.token));
+                    }
                     if self.setup.give_way {
                         events.push(Event::Begin {
                             slot,
@@ -986,6 +1290,12 @@ impl Model for Protocol {
                     }
                 }
                 Phase::Idle => {}
+                Phase::Holding { kept: Some(kept), .. } => {
+                    keeper::events(world, slot, kept, events);
+                    if contender.written < self.tries(slot) {
+                        begin(events, slot, Job::Release);
+                    }
+                }
                 Phase::Holding { .. } if contender.written < self.tries(slot) => {
                     begin(events, slot, Job::Release);
                     if self.setup.changes {
@@ -1001,7 +1311,7 @@ impl Model for Protocol {
                 }
                 Phase::Stopped { .. } if contender.written < self.tries(slot) => begin(events, slot, Job::Release),
                 Phase::Holding { .. } | Phase::Stopped { .. } => {}
-                Phase::Busy(_) | Phase::Deleting => {
+                Phase::Busy(_) | Phase::Deleting | Phase::Replacing(_) => {
                     events.push(Event::Step { slot, how: How::Plain });
                     for how in &HOWS[1..] {
                         if *how == How::Stale || world.mishaps > 0 {
@@ -1034,6 +1344,12 @@ impl Model for Protocol {
             events.push(Event::OperatorDeletes);
         }
         events.extend((0..world.late.len()).map(Event::Late));
+        // While nobody has a lease, no time needs to pass.
+        let vacant = !matches!(world.file, File::Record { record, .. } if !record.ended);
+        let idle = |contender: &Contender| matches!(contender.phase, Phase::Idle | Phase::Busy(_));
+        if world.now < self.setup.ticks && !(vacant && world.contenders.iter().all(idle)) {
+            events.push(Event::Tick);
+        }
     }
 
     fn next_state(&self, before: &World, event: Event) -> Option<World> {
@@ -1043,12 +1359,29 @@ impl Model for Protocol {
         let mut world = before.clone();
         match event {
             Event::Begin { slot, job, give_way } => {
+                if let Job::Break(_) = job {
+                    world.breaks -= 1;
+                }
                 if job == Job::Release && self.has(Fault::DeleteVerb) {
                     let Phase::Holding { token, .. } = world.contenders[slot].phase else {
                         return None;
                     };
                     let own = matches!(world.file, File::Record { record, .. } if record.token == token);
                     world.contenders[slot].phase = if own { Phase::Deleting } else { Phase::Idle };
+                } else if let Job::Break(token) = job
+                    && self.has(Fault::NaiveBreak)
+                {
+                    let File::Record { record, .. } = world.file else {
+                        return None;
+                    };
+                    world.contenders[slot].phase = Phase::Replacing(Record {
+                        token: Token::from_bits((slot as u128) << 8 | u128::from(world.contenders[slot].written + 1)),
+                        seq: record.seq + 1,
+                        epoch: record.epoch + 1,
+                        ended: true,
+                        over: Some(token),
+                        ..record
+                    });
                 } else {
                     self.begin(&mut world, slot, job, give_way)?;
                 }
@@ -1074,6 +1407,14 @@ impl Model for Protocol {
                 let call = world.late.remove(at);
                 self.execute(&mut world, call);
             }
+            Event::Tick => world.tick(),
+            Event::Heart { slot, how } => self.heart(&mut world, slot, how)?,
+            Event::Hear { slot } => world.hear(slot)?,
+            Event::Sleep { slot } => {
+                world.naps -= 1;
+                world.kept(slot)?.asleep = true;
+            }
+            Event::Wake { slot } => world.wake(slot)?,
         }
         if !self.setup.stale && !self.has(Fault::StaleRecheck) {
             world.before = None;
@@ -1084,20 +1425,26 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always(ONE_HOLDER, |_, world: &World| world.holders() <= 1),
+            Property::always(
+                if self.is_timed() { IN_TIME } else { ONE_HOLDER },
+                |_, world: &World| world.holders() <= 1,
+            ),
+            Property::always(LOSES, |_, world: &World| !world.outstays()),
             Property::always(NO_WEDGE, |protocol: &Self, world: &World| protocol.has_way_out(world)),
+            Property::always(NO_STALL, |protocol: &Self, world: &World| protocol.has_happy_end(world)),
         ];
         macro_rules! rules {
             ($($at:literal),*) => { $(
                 properties.push(Property::always(RULES[$at], |_, world: &World| world.broken != Some(RULES[$at])));
             )* };
         }
-        rules!(0, 1, 2, 3, 4, 5);
+        rules!(0, 1, 2, 3, 4, 5, 6, 7);
         // That the properties above are about something.
         properties.push(Property::sometimes("a successor holds", |_, world: &World| {
             let next = |contender: &Contender| matches!(contender.phase, Phase::Holding { epoch: 2.., .. });
             world.contenders.iter().any(next)
         }));
+        properties.retain(|property| self.asked.is_empty() || self.asked.contains(&property.name));
         properties
     }
 }

@@ -241,14 +241,18 @@ fn a_paused_run_is_taken_over_by_another_host() {
 }
 
 /// A filesystem that stops answering, as a hard NFS mount does: from the moment that `hang` exists every call waits until
-/// it is gone.
+/// it is gone. The first call that `hang-at` names, once the record is there, makes it exist.
 #[derive(Debug)]
 struct Hanging {
     hang: std::path::PathBuf,
 }
 
 impl Hanging {
-    fn pass<T>(&self, _: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    fn pass<T>(&self, call: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let named = || fs::read_to_string("hang-at").is_ok_and(|name| name == format!("{call:?}"));
+        if fs::exists("x.lease")? && named() {
+            fs::rename("hang-at", &self.hang)?;
+        }
         while self.hang.exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -310,6 +314,30 @@ fn report(scene: &Scene) -> Value {
 fn hang(scene: &Scene) -> Duration {
     fs::write(scene.file("hang"), "").unwrap();
     Duration::from_millis(Record::parse(&fs::read(scene.lease()).unwrap()).unwrap().beat)
+}
+
+/// The record stands, and what comes before the command may start takes longer than the ttl. Meanwhile another has it.
+#[test]
+fn a_claim_that_took_too_long_starts_nothing() {
+    let scenes = ["Unlink", "StatFile"].map(|call| {
+        let scene = Scene::new();
+        fs::write(scene.file("hang-at"), call).unwrap();
+        let run = over_hanging(&scene, "echo > ran; sleep 60");
+        (scene, run)
+    });
+    for (scene, _) in &scenes {
+        eventually("the hang", || scene.file("hang").exists());
+        scene.take_from_elsewhere();
+    }
+    let over = now() + Duration::from_secs(6);
+    eventually("the end of the ttl", || now() > over);
+    for (scene, mut run) in scenes {
+        fs::remove_file(scene.file("hang")).unwrap();
+        let before = fs::read(scene.lease()).unwrap();
+        assert_eq!(run.code(), 101, "{}", scene.stderr());
+        assert!(!scene.file("ran").exists());
+        assert_eq!(fs::read(scene.lease()).unwrap(), before);
+    }
 }
 
 #[test]
