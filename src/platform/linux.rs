@@ -133,8 +133,9 @@ pub(super) fn end_by_signal(signal: i32) {
     }
 }
 
-pub(super) fn process_uid(pid: Pid) -> Option<u32> {
-    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+pub(super) fn process_user(pid: Pid) -> Option<(u32, u32)> {
+    let found = std::fs::metadata(format!("/proc/{pid}")).ok()?;
+    Some((found.uid(), found.gid()))
 }
 
 pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {
