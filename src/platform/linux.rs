@@ -242,6 +242,13 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcStat> {
     })
 }
 
+/// What a line of /proc/PID/stat says: state, parent, group, threads and start.
+#[cfg(fuzzing)]
+pub fn stat_fields(bytes: &[u8]) -> Option<(char, i32, i32, u64, u64)> {
+    let stat = parse_stat(bytes)?;
+    Some((stat.state, stat.parent, stat.group, stat.threads, stat.start))
+}
+
 pub(super) fn command_line(pid: Pid) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let text = String::from_utf8_lossy(&bytes);

@@ -25,6 +25,8 @@ mod other;
 use other as os;
 
 pub(crate) use os::ExitWatch;
+#[cfg(fuzzing)]
+pub use os::stat_fields;
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
 pub(crate) use os::{cgroup, child};
 
