@@ -13,7 +13,7 @@ fn escaped(text: &str) -> String {
 }
 
 fuzz_target!(|text: &str| {
-    for mount in text.lines().filter_map(Mount::parse) {
+    for mount in text.lines().filter_map(Mount::parse).take(3) {
         // Said twice it says the same; where the lines of a device disagree nothing is known.
         let reach = lock_reach(text, mount.device);
         assert_eq!(lock_reach(&format!("{text}\n{text}"), mount.device), reach);
