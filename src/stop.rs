@@ -125,7 +125,8 @@ impl Stop {
     ///
     /// # Errors
     /// [`Error::Refused`] with the judgement for anything but held/process-running, and then nothing was signalled;
-    /// [`Error::Invalid`] when a field says something else; [`Error::Io`] when the process may not be signalled or the
+    /// [`Error::Invalid`] when a field says something else, or others than root and the process's user could have written
+    /// the record; [`Error::Contended`] when it was changed meanwhile; [`Error::Io`] when the process may not be signalled or the
     /// filesystem fails; [`Error::TimedOut`] when the process, or its supervisor, has not ended in spite of SIGKILL.
     pub fn run(self) -> Result<Stopped> {
         let began = self.judge.clock.now();
@@ -226,10 +227,9 @@ impl Stop {
             .and_then(read)
             .map_err(Error::io("read", &self.path))?;
         if !Record::parse(&bytes).is_ok_and(|now| now.owner == record.owner && now.state == record.state) {
-            return Err(Error::invalid(
-                &self.path,
-                "it was changed just now; nothing was signalled",
-            ));
+            return Err(Error::Contended {
+                path: self.path.clone(),
+            });
         }
         let (user, group) = owner.and_then(platform::process_user).unzip();
         let shown = |uid: Option<u32>| uid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string());
