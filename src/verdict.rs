@@ -639,6 +639,8 @@ fn compare(process: &ProcessFacts, start: Option<u64>, pidfd: Option<u64>) -> Re
         Some(false) => Reason::NoSuchProcess,
         None => Reason::StartUnreadable,
         Some(true) if process.leader == Some(false) => Reason::NotAProcess,
+        // Whatever the clocks say, this inode is that of the recorded process alone.
+        Some(true) if exited && same_pidfd => Reason::Zombie,
         // The inode of a time namespace is given out again: the clocks differ, not the processes.
         Some(true) if differs(start, found_start) && same_pidfd => Reason::OtherTimeNamespace,
         Some(true) if differs(start, found_start) => Reason::PidReused,
