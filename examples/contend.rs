@@ -20,7 +20,8 @@
 //!
 //! One operation, and faults:
 //!
-//!   --do VERB       claim, renew, note, release or hand-over, once; a claim is left as it is, and its token printed
+//!   --do VERB       claim, renew, note, release, hand-over, break, settle or run, once; a claim is left as it is, and
+//!                   its token printed; run runs true(1)
 //!   --token T       the claim to act for; without it one is made first
 //!   --to PID        whom to hand over to
 //!   --fault F       kill-before:N, kill-after:N, stop-before:N or stop-after:N: signal this process at its N-th call
@@ -47,7 +48,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Claim, Error, Holder, Judge, Lease, Pid, Token};
+use leasehold::{Claim, Error, Holder, Judge, Lease, Pid, Run, Token, break_lease};
 use nix::sys::signal::Signal;
 
 #[path = "../tests/support/faulty.rs"]
@@ -215,13 +216,23 @@ fn run(options: Options) -> Result<(), End> {
             println!("{}", claim(&options, &judge)?.leave());
             Ok(())
         }
+        Some("settle") => Ok(judge.settle(&options.path).map(drop)?),
+        Some("run") => {
+            let claim = Claim::new(&options.path).from(judge);
+            Ok(Run::new(claim, vec!["true".into()]).run().map(drop)?)
+        }
         Some(verb) => {
             let token = match options.token {
                 Some(token) => token,
                 // Its calls are not those that the fault counts.
                 None => claim(&options, &disk(None))?.leave(),
             };
-            act(&options, verb, &Holder::from(judge, &options.path, token)?)
+            act(
+                &options,
+                verb,
+                judge.clone(),
+                &Holder::from(judge, &options.path, token)?,
+            )
         }
     }
 }
@@ -231,12 +242,13 @@ fn claim(options: &Options, judge: &Judge) -> Result<Lease, End> {
     Ok(claim.give_way(options.give_way).wait(options.wait).take()?)
 }
 
-fn act(options: &Options, verb: &str, holder: &Holder) -> Result<(), End> {
+fn act(options: &Options, verb: &str, judge: Judge, holder: &Holder) -> Result<(), End> {
     match (verb, options.to) {
         ("renew", _) => holder.renew().map(drop),
         ("note", _) => holder.note(&[("phase", "noted")]).map(drop),
         ("release", _) => holder.release(None).map(drop),
         ("hand-over", Some(pid)) => holder.hand_over(pid).map(drop),
+        ("break", _) => break_lease(judge, holder.path(), holder.token(), "a try").map(drop),
         _ => return Err(End::Usage(format!("`--do {verb}` is unknown, or lacks --to"))),
     }
     .map_err(End::from)

@@ -19,7 +19,7 @@ impl Judgement {
 }
 
 impl Tally {
-    /// What to do next about the records of a sweep over these places, a line each.
+    /// What to do next about the records of a sweep over these places, quoted for a shell, a line each.
     pub fn next(&self, places: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let mut say = |applies: bool, line: String| {
@@ -41,9 +41,13 @@ impl Tally {
             "lapsed: claim with --take-lapsed where the owner's own terms may end it".into(),
         );
         for host in &self.hosts {
+            let is_plain = is_host_name(host) && places.split(' ').all(is_plain);
             say(
                 true,
-                format!("of {host}: ask there: ssh {host} leasehold scan {places}"),
+                match is_plain {
+                    true => format!("of {host}: ask there: ssh {host} leasehold scan {places}"),
+                    false => format!("of {host}: ask there: leasehold scan --ask {places}"),
+                },
             );
         }
         let unplaced = [Reason::NoHost, Reason::NoBoot].into_iter().any(has);
@@ -124,9 +128,10 @@ fn way(judgement: &Judgement, path: &str) -> String {
             );
             match &owner.legacy {
                 Some(legacy) if legacy.family == "bare-pid" => format!(
-                    "{look}; there, a second file can say so: leasehold claim {path}.lease --binds FILE --owner {}, \
+                    "{look}; there, a second file can say so: leasehold claim --binds FILE --owner {} {}, \
                      FILE being its name without the directory",
-                    pid(owner)
+                    pid(owner),
+                    quote(&format!("{path}.lease"))
                 ),
                 _ => look,
             }
@@ -169,11 +174,12 @@ fn ask(owner: &RecordFacts, path: &str) -> String {
 /// put before somebody's shell unless it is plain.
 fn on_its_host(owner: &RecordFacts, verb: &str, path: &str) -> Option<String> {
     let host = owner.host.as_deref()?;
-    let is_name = host
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    (!host.is_empty() && !host.starts_with(['-', '.']) && is_name && is_plain(path))
-        .then(|| format!("ssh {host} leasehold {verb} {path}"))
+    (is_host_name(host) && is_plain(path)).then(|| format!("ssh {host} leasehold {verb} {path}"))
+}
+
+fn is_host_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !text.is_empty() && !text.starts_with(['-', '.']) && text.bytes().all(plain)
 }
 
 fn is_plain(text: &str) -> bool {

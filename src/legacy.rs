@@ -63,6 +63,12 @@ const fn family(name: &'static str, about: &'static str, read: fn(Content<'_>) -
 
 /// The facts of a file of another program; `None` when no family recognises it.
 pub fn recognise(content: Content<'_>) -> Option<RecordFacts> {
+    // A link is looked up, to see that it leads nowhere: beside itself, and not where its maker wants us to look.
+    if let Content::Link(target) = content
+        && (target.starts_with('/') || target.split('/').any(|part| part == ".."))
+    {
+        return None;
+    }
     FAMILIES.iter().find_map(|family| {
         let claimant = (family.read)(content)?;
         let pid = Pid::new(claimant.pid)?;

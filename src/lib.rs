@@ -104,6 +104,12 @@ pub mod deadline;
 mod error;
 pub mod facts;
 pub mod fs;
+/// What only the fuzz targets of `fuzz/` call; no part of the library otherwise.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::platform::stat_fields;
+}
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
 mod heart;
 pub mod identity;

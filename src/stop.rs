@@ -12,7 +12,7 @@ use crate::facts::LeaseFacts;
 use crate::observe::{Judge, Sight, look};
 use crate::owner::Pid;
 use crate::platform::{self, ExitWatch};
-use crate::record::Record;
+use crate::record::{LARGEST, Record};
 use crate::settle::Settlement;
 use crate::token::Token;
 use crate::verdict::{Judgement, Reason};
@@ -145,7 +145,8 @@ impl Stop {
     ///
     /// # Errors
     /// [`Error::Refused`] with the judgement for anything but held/process-running, and then nothing was signalled;
-    /// [`Error::Invalid`] when a field says something else; [`Error::Io`] when the process may not be signalled or the
+    /// [`Error::Invalid`] when a field says something else, or others than root and the process's user could have written
+    /// the record; [`Error::Contended`] when it was changed meanwhile; [`Error::Io`] when the process may not be signalled or the
     /// filesystem fails; [`Error::TimedOut`] when the process, or its supervisor, has not ended in spite of SIGKILL.
     pub fn run(self) -> Result<Stopped> {
         let began = self.judge.clock.now();
@@ -225,21 +226,7 @@ impl Stop {
             };
             return Err(Error::invalid(&self.path, what));
         }
-        // A record that somebody else wrote may name any process, for whoever acts on it to end.
-        let (writer, user) = (
-            sight.stat.map(|stat| stat.uid),
-            judgement.owner.valid_pid().and_then(platform::process_uid),
-        );
-        if writer != Some(0) && writer != user {
-            let shown = |uid: Option<u32>| uid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string());
-            let what = format!(
-                "it was written by user {}, and the process is of user {}: nothing was signalled; end it by hand, if it is \
-                 the right one",
-                shown(writer),
-                shown(user)
-            );
-            return Err(Error::invalid(&self.path, what));
-        }
+        self.trust(record, judgement.owner.valid_pid())?;
         let keeper = record.owner.keeper.as_ref().and_then(|keeper| {
             let watch = ExitWatch::open(keeper.pid);
             // Opened first, looked at after, as the owner.
@@ -247,6 +234,45 @@ impl Stop {
             watch.filter(|_| found.start == Some(keeper.start))
         });
         Ok((judgement, record.owner.token, keeper))
+    }
+
+    /// A record that somebody else wrote, or could write into, may name any process, for whoever acts on it to end. And one
+    /// that has another name was written for another place.
+    fn trust(&self, record: &Record, owner: Option<Pid>) -> Result<()> {
+        // Content and writer of one and the same file: names can be exchanged between two calls.
+        let fs = &*self.judge.fs;
+        let read = |file| Ok((fs.stat_file(&file)?, fs.read(&file, LARGEST)?));
+        let (stat, bytes) = fs
+            .open(&self.path)
+            .and_then(read)
+            .map_err(Error::io("read", &self.path))?;
+        if !Record::parse(&bytes).is_ok_and(|now| now.owner == record.owner && now.state == record.state) {
+            return Err(Error::Contended {
+                path: self.path.clone(),
+            });
+        }
+        let (user, group) = owner.and_then(platform::process_user).unzip();
+        let shown = |uid: Option<u32>| uid.map_or_else(|| "unknown".to_owned(), |uid| uid.to_string());
+        let why = if stat.uid != 0 && Some(stat.uid) != user {
+            format!(
+                "it was written by user {}, and the process is of user {}",
+                stat.uid,
+                shown(user)
+            )
+        } else if stat.mode & 0o002 != 0 || stat.mode & 0o020 != 0 && Some(stat.gid) != group {
+            format!(
+                "others may write into it (mode {:03o}, group {}; the process is of group {})",
+                stat.mode & 0o777,
+                stat.gid,
+                shown(group)
+            )
+        } else if stat.links > 1 {
+            "the file has another name, and may be of another place".to_owned()
+        } else {
+            return Ok(());
+        };
+        let what = format!("{why}: nothing was signalled; end it by hand, if it is the right one");
+        Err(Error::invalid(&self.path, what))
     }
 
     /// Whether it was still there.

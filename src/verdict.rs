@@ -607,15 +607,14 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
             });
         }
     };
-    if beyond {
+    match is_same_pidfd(process, record.pidfd) {
+        false if beyond => return Ok((Reason::HostRebooted, Some(rebooted.into()))),
         // The kernel gives the inode of a time namespace to another one once it is gone.
-        return Ok(match is_same_pidfd(process, record.pidfd) {
-            true => (
-                Reason::OtherTimeNamespace,
-                Some("the pidfs inode is the recorded one".into()),
-            ),
-            false => (Reason::HostRebooted, Some(rebooted.into())),
-        });
+        true if beyond && !has_exited(process) => {
+            let why = "the pidfs inode is the recorded one";
+            return Ok((Reason::OtherTimeNamespace, Some(why.into())));
+        }
+        _ => {}
     }
     let found = compare(process, record.start, record.pidfd);
     let Some(keeper) = record.keeper.as_ref().filter(|_| found.verdict() == Verdict::Dead) else {
@@ -637,16 +636,24 @@ fn is_same_pidfd(process: &ProcessFacts, pidfd: Option<u64>) -> bool {
     pidfd.is_some() && pidfd == process.pidfd
 }
 
+/// Whether all of it has exited, and it only waits to be reaped.
+fn has_exited(process: &ProcessFacts) -> bool {
+    matches!(process.state.as_deref(), Some("Z" | "X")) && process.threads_alive == Some(false)
+}
+
 /// Whether the process under the number is the recorded one.
 fn compare(process: &ProcessFacts, start: Option<u64>, pidfd: Option<u64>) -> Reason {
     let differs = |recorded: Option<u64>, found: Option<u64>| matches!((recorded, found), (Some(r), Some(f)) if r != f);
     let same_pidfd = is_same_pidfd(process, pidfd);
     let found_start = process.start.filter(|_| process.start_readable != Some(false));
-    let exited = matches!(process.state.as_deref(), Some("Z" | "X")) && process.threads_alive == Some(false);
+    let exited = has_exited(process);
     match process.exists {
         Some(false) => Reason::NoSuchProcess,
         None => Reason::StartUnreadable,
-        Some(true) if process.leader == Some(false) => Reason::NotAProcess,
+        // A thread has no pidfs inode of a process: with an equal one the two findings contradict each other.
+        Some(true) if process.leader == Some(false) && !same_pidfd => Reason::NotAProcess,
+        // Whatever the clocks say, this inode is that of the recorded process alone.
+        Some(true) if exited && same_pidfd => Reason::Zombie,
         // The inode of a time namespace is given out again: the clocks differ, not the processes.
         Some(true) if differs(start, found_start) && same_pidfd => Reason::OtherTimeNamespace,
         Some(true) if differs(start, found_start) => Reason::PidReused,

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{Claim, Error, Holder, Lease, Pid, Record};
+use leasehold::{Claim, Error, Holder, Judge, Lease, Pid, Record};
 use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use rustix::process::Signal;
 
@@ -24,7 +24,7 @@ const STEPS: usize = 64;
 const AT_ONCE: usize = 6;
 
 /// What stands at the path before the change.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Before {
     Absent,
     Vacant,
@@ -45,16 +45,22 @@ enum Owner {
     Test,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Claim(Before),
     Renew(Owner),
     Note(Owner),
     Release(Owner),
     HandOver(Owner),
+    /// Of the test's lease.
+    Break,
+    /// Of a dead owner's.
+    Settle,
+    /// A supervisor with a command that ends at once.
+    Run,
 }
 
-const CHANGES: [Change; 13] = [
+const CHANGES: [Change; 16] = [
     Change::Claim(Before::Absent),
     Change::Claim(Before::Vacant),
     Change::Claim(Before::Dead),
@@ -68,6 +74,9 @@ const CHANGES: [Change; 13] = [
     Change::Release(Owner::Test),
     Change::HandOver(Owner::Worker),
     Change::HandOver(Owner::Test),
+    Change::Break,
+    Change::Settle,
+    Change::Run,
 ];
 
 /// One place where the process meets its signal.
@@ -239,7 +248,7 @@ impl Scene {
                 let lease = Lease::claim(&scene.path).expect("nobody holds it");
                 lease.release(None).expect("it is held");
             }
-            Change::Claim(Before::Dead) => scene.dead_owner(),
+            Change::Claim(Before::Dead) | Change::Settle => scene.dead_owner(),
             Change::Claim(Before::Twin) => {
                 scene.dead_owner();
                 let id = leasehold::names::TempId::new(0, 1, 1);
@@ -260,7 +269,8 @@ impl Scene {
             Change::Renew(Owner::Test)
             | Change::Note(Owner::Test)
             | Change::Release(Owner::Test)
-            | Change::HandOver(Owner::Test) => {
+            | Change::HandOver(Owner::Test)
+            | Change::Break => {
                 let token = Claim::new(&scene.path)
                     .set("kept", "yes")
                     .take()
@@ -312,6 +322,9 @@ impl Scene {
             Change::Note(_) => "note",
             Change::Release(_) => "release",
             Change::HandOver(_) => "hand-over",
+            Change::Break => "break",
+            Change::Settle => "settle",
+            Change::Run => "run",
         };
         let fault = format!("{signal}-{}:{}", case.side, case.step);
         let mut command = self.worker(&["--do", verb, "--fault", &fault]);
@@ -350,7 +363,12 @@ impl Scene {
     }
 
     fn is_clean(&self, case: Case) {
-        assert_eq!(support::names(self.dir()), ["x.lease"], "{case:?}");
+        let mut names = support::names(self.dir());
+        if case.change == Change::Break {
+            // Evidence stays, also of a try that was killed.
+            names.retain(|name| !name.starts_with("x.lease.broken-"));
+        }
+        assert_eq!(names, ["x.lease"], "{case:?}");
         let record = support::record(&self.path).expect("a record");
         assert!(record.owner.ended.is_some(), "{case:?}");
         let before = self
@@ -401,14 +419,16 @@ fn killed(scene: &Scene, case: Case) -> bool {
             Change::Renew(_) => holder.renew(),
             Change::Note(_) => holder.note(&[("phase", "noted")]),
             Change::Release(_) => holder.release(None),
-            Change::HandOver(_) | Change::Claim(_) => {
-                holder.hand_over(Pid::new(std::process::id().into()).expect("a pid"))
-            }
+            Change::Break => leasehold::break_lease(Judge::here(), &scene.path, now.owner.token, "a test")
+                .map(|broken| broken.record),
+            _ => holder.hand_over(Pid::new(std::process::id().into()).expect("a pid")),
         }
         .unwrap_or_else(|error| panic!("{case:?}: the holder tries again: {error}"));
-        holder
-            .release(None)
-            .unwrap_or_else(|error| panic!("{case:?}: the holder releases: {error}"));
+        if case.change != Change::Break {
+            holder
+                .release(None)
+                .unwrap_or_else(|error| panic!("{case:?}: the holder releases: {error}"));
+        }
         assert!(began.elapsed() < SOON, "{case:?}: {:?}", began.elapsed());
     }
     scene.claim_and_release(case);
@@ -497,7 +517,7 @@ fn stopped_holder(scene: &Scene, case: Case) -> bool {
         Change::Renew(_) => assert!(now.beat > before.beat, "{case:?}"),
         Change::Note(_) => assert_eq!(now.state.get("phase"), Some("noted"), "{case:?}"),
         Change::Release(_) => assert!(now.owner.ended.is_some(), "{case:?}"),
-        Change::HandOver(_) | Change::Claim(_) => assert!(is_mine(&now), "{case:?}"),
+        _ => assert!(is_mine(&now), "{case:?}"),
     }
     holder.release(None).unwrap_or_else(|error| panic!("{case:?}: {error}"));
     scene.claim_and_release(case);

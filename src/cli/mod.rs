@@ -94,9 +94,14 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
+            if error.use_stderr() {
+                // It repeats words, which may be file names that a shell found.
+                let told = error.render().to_string();
+                let lines: Vec<String> = told.lines().map(text::escape).collect();
+                text::complain(&(lines.join("\n") + "\n"));
+                return if run { run::USAGE.into() } else { Exit::Usage.into() };
+            }
             return match error.print() {
-                _ if error.use_stderr() && run => run::USAGE.into(),
-                _ if error.use_stderr() => Exit::Usage.into(),
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => Exit::Io.into(),
                 _ => Exit::Done.into(),
             };

@@ -383,7 +383,7 @@ fn summary(args: &Args, tally: &Tally, unread: usize, orphans: Option<usize>) ->
         out.push_str(&format!("{} {records}{colon}{}\n", tally.total(), counts.join(", ")));
     }
     let places: Vec<_> = args.dirs.iter().map(|dir| dir.to_string_lossy()).collect();
-    for line in tally.next(&places.join(" ")) {
+    for line in tally.next(&shell_words::join(&places)) {
         out.push_str(&format!("  {}\n", text::escape(&line)));
     }
     if let Some(count) = orphans {

@@ -42,9 +42,10 @@ pub(crate) fn run(args: Args) -> Exit {
     match &args.field {
         Some(name) => match sections.iter().find_map(|(_, section)| section.get(name)) {
             // As it is, for a script; but a record must not drive a terminal.
-            Some(Value::String(text)) if !args.json => {
+            Some(value) if !args.json => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 let terminal = std::io::stdout().is_terminal();
-                let text = if terminal { text::escape(text) } else { text.clone() };
+                let text = if terminal { text::escape(&text) } else { text };
                 text::print(&format!("{text}\n"));
             }
             Some(value) => {
@@ -67,7 +68,7 @@ pub(crate) fn run(args: Args) -> Exit {
             let fields = sections.iter().filter_map(|(_, section)| section.as_object()).flatten();
             let lines = fields.map(|(key, value)| match value {
                 Value::String(text) => format!("{:<9} {}\n", text::escape(key), text::escape(text)),
-                value => format!("{:<9} {value}\n", text::escape(key)),
+                value => format!("{:<9} {}\n", text::escape(key), text::escape(&value.to_string())),
             });
             text::print(&lines.collect::<String>());
         }

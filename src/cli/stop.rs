@@ -22,8 +22,9 @@ vacates the record itself.
 Anything but held/process-running is refused, with nothing signalled. A file of another program is never acted on.
 
 Exit: 0 stopped, and the record is vacant · 1 dead already · 2 undetermined, as every record of another host · 3 free · \
-4 lapsed · 5 held, but not by a process of this host that can be stopped · 64 usage, or a field says something else · \
-74 it may not be signalled, or the filesystem failed · 75 it, or its supervisor, has not ended";
+4 lapsed · 5 held, but not by a process of this host that can be stopped · 64 usage, a field says something else, or \
+others could have written the record · 74 it may not be signalled, or the filesystem failed · 75 it, or its supervisor, has \
+not ended, or the record kept changing";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

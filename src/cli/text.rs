@@ -70,7 +70,7 @@ pub(crate) fn escape(text: &str) -> String {
             '\\' => out.push_str("\\\\"),
             // Besides controls, the marks that make text read in another order than it is written.
             char if char.is_control()
-                || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+                || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
             {
                 for byte in char.encode_utf8(&mut [0; 4]).bytes() {
                     let _ = write!(out, "\\x{byte:02x}");

@@ -133,8 +133,9 @@ pub(super) fn end_by_signal(signal: i32) {
     }
 }
 
-pub(super) fn process_uid(pid: Pid) -> Option<u32> {
-    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+pub(super) fn process_user(pid: Pid) -> Option<(u32, u32)> {
+    let found = std::fs::metadata(format!("/proc/{pid}")).ok()?;
+    Some((found.uid(), found.gid()))
 }
 
 pub(super) fn probe(pid: Pid, want_pidfd: bool) -> ProcessFacts {
@@ -239,6 +240,13 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcStat> {
         threads,
         start,
     })
+}
+
+/// What a line of /proc/PID/stat says: state, parent, group, threads and start.
+#[cfg(fuzzing)]
+pub fn stat_fields(bytes: &[u8]) -> Option<(char, i32, i32, u64, u64)> {
+    let stat = parse_stat(bytes)?;
+    Some((stat.state, stat.parent, stat.group, stat.threads, stat.start))
 }
 
 pub(super) fn command_line(pid: Pid) -> Option<String> {

@@ -25,6 +25,8 @@ mod other;
 use other as os;
 
 pub(crate) use os::ExitWatch;
+#[cfg(fuzzing)]
+pub use os::stat_fields;
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
 pub(crate) use os::{cgroup, child};
 
@@ -75,9 +77,9 @@ pub(crate) fn uid() -> Option<u32> {
     os::uid()
 }
 
-/// The effective user of a process.
-pub(crate) fn process_uid(pid: Pid) -> Option<u32> {
-    os::process_uid(pid)
+/// The effective user and group of a process.
+pub(crate) fn process_user(pid: Pid) -> Option<(u32, u32)> {
+    os::process_user(pid)
 }
 
 /// Ends this process by a signal, without a core; returns where that is not possible.

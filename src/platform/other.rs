@@ -49,7 +49,7 @@ pub(super) fn uid() -> Option<u32> {
 
 pub(super) fn end_by_signal(_signal: i32) {}
 
-pub(super) fn process_uid(_pid: Pid) -> Option<u32> {
+pub(super) fn process_user(_pid: Pid) -> Option<(u32, u32)> {
     None
 }
 

@@ -121,6 +121,9 @@ fn what_only_looks_similar_is_nobodys() {
         "a/b-12",
         "12-13",
         "u@12.13:1",
+        // Recognised, they would be looked up: where an automounter listens, or out of the directory.
+        "/net/login-z/u@login-a.12:1",
+        "../../net/login-z/u@login-a.12:1",
     ] {
         assert_eq!(link(target), None, "{target:?}");
     }

@@ -240,8 +240,9 @@ fn a_paused_run_is_taken_over_by_another_host() {
     assert_eq!(record.owner.ended, None);
 }
 
-/// A filesystem that stops answering, as a hard NFS mount does: from the moment that `hang` exists every call waits until
-/// it is gone. The first call that `hang-at` names, once the record is there, makes it exist.
+/// A filesystem that stops answering, as a hard NFS mount does: from the moment that `hang` exists every call, or every one of
+/// the kind that it names, waits until it is gone. The first call that `hang-at` names, once the record is there, makes it
+/// exist, for all calls.
 #[derive(Debug)]
 struct Hanging {
     hang: std::path::PathBuf,
@@ -249,11 +250,13 @@ struct Hanging {
 
 impl Hanging {
     fn pass<T>(&self, call: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        let named = || fs::read_to_string("hang-at").is_ok_and(|name| name == format!("{call:?}"));
+        let call = format!("{call:?}");
+        let named = || fs::read_to_string("hang-at").is_ok_and(|name| name == call);
         if fs::exists("x.lease")? && named() {
+            fs::write("hang-at", "")?;
             fs::rename("hang-at", &self.hang)?;
         }
-        while self.hang.exists() {
+        while fs::read_to_string(&self.hang).is_ok_and(|kind| kind.is_empty() || kind == call) {
             std::thread::sleep(Duration::from_millis(5));
         }
         make()
@@ -376,6 +379,44 @@ fn a_heartbeat_that_never_returns_ends_the_command_before_the_deadline() {
     run.status();
     // The record was left as it is; it lapses by its own terms.
     assert_eq!(scene.record().owner.ended, None);
+}
+
+/// Whichever call of a heartbeat, or of the look at the record by its name, it is that hangs.
+#[test]
+fn no_call_that_hangs_puts_off_the_end() {
+    std::thread::scope(|scope| {
+        for kind in ["Write", "Sync", "StatFile", "Stat", "Open", "Read"] {
+            scope.spawn(move || {
+                let scene = Scene::new();
+                let mut run = over_hanging(&scene, STUBBORN);
+                let child = scene.pid("child");
+                let first = beat(&scene);
+                eventually("a heartbeat", || beat(&scene) > first);
+                fs::write(scene.file("kind"), kind).unwrap();
+                fs::rename(scene.file("kind"), scene.file("hang")).unwrap();
+                child.wait_for_end();
+                let dead = now();
+                // The last that was written, be it that it did not count.
+                let last = Duration::from_millis(beat(&scene));
+                assert!(
+                    dead < last + Duration::from_secs(6),
+                    "{kind}: dead {:?} after it",
+                    dead - last
+                );
+                let report = report(&scene);
+                assert_eq!(
+                    (&report["outlived"], &report["code"]),
+                    (&false.into(), &137.into()),
+                    "{kind}: {report}"
+                );
+                assert!(
+                    report["lost"].as_str().unwrap().contains("no renewal counted"),
+                    "{kind}: {report}"
+                );
+                run.status();
+            });
+        }
+    });
 }
 
 /// It comes back after SIGTERM was sent: what has been decided stays, and SIGKILL is not put off by it.
