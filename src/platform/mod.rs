@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::facts::ProcessFacts;
-use crate::fs::Stat;
-use crate::mount::LockReach;
+use crate::fs::{Space, Stat};
+use crate::mount::{LockReach, Mount};
 use crate::owner::Pid;
 
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
@@ -24,7 +24,7 @@ mod other;
 #[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 use other as os;
 
-pub(crate) use os::ExitWatch;
+pub(crate) use os::{ExitWatch, Interrupts};
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
 pub(crate) use os::{cgroup, child};
 
@@ -176,6 +176,31 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
 /// filesystem flock(2) locks are not seen this way.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     os::is_locked(file)
+}
+
+/// Takes an exclusive lock on the whole file (F_OFD_SETLK, fcntl(2)), without waiting.
+pub(crate) fn lock_range(file: &File) -> io::Result<()> {
+    os::lock_range(file)
+}
+
+/// Sets a file's times to now: by the clock of whoever stores it, where the system has a way to say so.
+pub(crate) fn touch(file: &File) -> io::Result<()> {
+    os::touch(file)
+}
+
+/// What is left of a filesystem.
+pub(crate) fn space(dir: &Path) -> io::Result<Space> {
+    os::space(dir)
+}
+
+/// The mount that a path lies on.
+pub(crate) fn mount_of(path: &Path) -> Option<Mount> {
+    os::mount_of(path)
+}
+
+/// The name that this host is given when it boots, where that is written down.
+pub(crate) fn static_host_name() -> Option<String> {
+    os::static_host_name()
 }
 
 /// Creates a symbolic link that holds `target`.
