@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold::doctor::{Doctor, Finding, Level, worst};
+use leasehold::doctor::{Doctor, Finding, Level, Unmet, worst};
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -30,6 +30,12 @@ pub(crate) struct Args {
     /// How long a call on the filesystem may take until it is said to hang
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = super::duration)]
     patience: Duration,
+    /// Meet other hosts on which the same is run with the same word, and find out together
+    #[arg(long, value_name = "WORD")]
+    meet: Option<String>,
+    /// How long to wait for another host to come
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "meet", value_parser = super::duration)]
+    wait: Duration,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -37,24 +43,69 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Exit {
     let doctor = Doctor::new(&args.dir).patience(args.patience).until_signals(true);
+    if let Some(word) = &args.meet {
+        return meet(&args, doctor, word);
+    }
     let report = doctor.examine();
-    let exit = exit(&report.findings);
     if let Some(signal) = report.interrupted {
         return interrupted(signal);
     }
+    let exit = exit(&report.findings);
     if args.json {
-        let mut object = text::path_json(&args.dir);
-        object.insert("exit".into(), json!(exit as u8));
-        if let Value::Object(fields) = json!(report) {
-            object.extend(fields);
+        print_json(&args, exit, json!(report));
+    } else {
+        let mut out = format!("{}: {}\n", text::path(&args.dir), summary(&report.findings));
+        list(&report.findings, &mut out);
+        text::print(&out);
+    }
+    exit
+}
+
+fn meet(args: &Args, doctor: Doctor, word: &str) -> Exit {
+    let dir = text::path(&args.dir);
+    let word_shown = text::escape(word);
+    text::complain(&format!(
+        "leasehold: waiting for another host to run: leasehold doctor {dir} --meet {word_shown}\n"
+    ));
+    let met = match doctor.meet(word, args.wait) {
+        Ok(met) => met,
+        Err(Unmet::Signal(signal)) => return interrupted(signal),
+        Err(unmet) => {
+            let exit = match unmet {
+                Unmet::Io(_) => Exit::Io,
+                _ => Exit::TimedOut,
+            };
+            if args.json {
+                let failure = text::failure_json(&unmet.to_string(), &args.dir, exit);
+                text::print(&format!("{}\n", Value::from(failure)));
+            } else {
+                text::complain(&format!("leasehold: {dir}: {}\n", text::escape(&unmet.to_string())));
+            }
+            return exit;
         }
-        text::print(&format!("{}\n", Value::from(object)));
+    };
+    let exit = exit(&met.findings);
+    if args.json {
+        print_json(args, exit, json!(met));
         return exit;
     }
-    let mut out = format!("{}: {}\n", text::path(&args.dir), summary(&report.findings));
-    list(&report.findings, &mut out);
+    let mut out = format!("{} hosts met: {}\n", met.hosts.len(), summary(&met.findings));
+    for host in &met.hosts {
+        let (name, mount) = (text::escape(&host.name()), text::escape(&host.mount));
+        out.push_str(&format!("  {name}, process {}: {mount}\n", host.pid));
+    }
+    list(&met.findings, &mut out);
     text::print(&out);
     exit
+}
+
+fn print_json(args: &Args, exit: Exit, fields: Value) {
+    let mut object = text::path_json(&args.dir);
+    object.insert("exit".into(), json!(exit as u8));
+    if let Value::Object(fields) = fields {
+        object.extend(fields);
+    }
+    text::print(&format!("{}\n", Value::from(object)));
 }
 
 fn exit(findings: &[Finding]) -> Exit {

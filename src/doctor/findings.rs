@@ -430,16 +430,11 @@ fn tried(trials: &[(Trial, Tried)], found: &mut Vec<Finding>) {
 }
 
 /// Beyond this, judgements that compare a stamp with this host's boot go wrong.
-const FAR: f64 = 300.0;
+pub(super) const FAR: f64 = 300.0;
 
 fn of_clock(clock: &Clock) -> Finding {
-    let ahead = if clock.offset < 0.0 { "behind" } else { "ahead of" };
     let far = clock.offset.abs();
-    let what = format!(
-        "files are stamped by a clock {far:.3} s {ahead} this host's (± {:.3} s, in steps of {})",
-        clock.uncertainty,
-        step(clock.step)
-    );
+    let what = format!("files are stamped by a clock {}", ahead(clock.offset, clock.uncertainty));
     let finding = |level| Finding::new(level, Area::Filesystem, "clock", what);
     let why = "no lease ends by a comparison of clocks; only whether a record is from before this boot is told by one";
     if far > FAR {
@@ -453,13 +448,10 @@ fn of_clock(clock: &Clock) -> Finding {
     }
 }
 
-fn step(seconds: f64) -> String {
-    match seconds {
-        s if s >= 1.0 => format!("{s:.0} s"),
-        s if s >= 1e-3 => format!("{:.0} ms", s * 1e3),
-        s if s >= 1e-6 => format!("{:.0} us", s * 1e6),
-        s => format!("{:.0} ns", s * 1e9),
-    }
+/// How far another clock is from this host's.
+pub(super) fn ahead(offset: f64, uncertainty: f64) -> String {
+    let side = if offset < 0.0 { "behind" } else { "ahead of" };
+    format!("{:.2} s {side} this host's (± {uncertainty:.2} s)", offset.abs())
 }
 
 pub(super) fn bytes(bytes: u64) -> String {

@@ -19,7 +19,7 @@ use crate::verdict::{Effect, Reason};
 const STAMPS: usize = 5;
 
 /// Kernels stamp a file with the time of their last timer tick.
-const TICK: f64 = 0.01;
+pub(super) const TICK: f64 = 0.01;
 
 /// Replacements during which a name must not be missing, and how long they may take in all.
 const REPLACED: usize = 100;

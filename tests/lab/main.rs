@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod cost;
+mod doctor;
 mod crowd;
 mod holder;
 mod kit;
@@ -31,6 +32,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     holder::SCENARIOS,
     server::SCENARIOS,
     mounts::SCENARIOS,
+    doctor::SCENARIOS,
     cost::SCENARIOS,
     crowd::SCENARIOS,
 ];
