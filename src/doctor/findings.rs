@@ -110,10 +110,7 @@ fn host(host: &HostFacts, found: &mut Vec<Finding>) {
     let name = observer.host.as_deref().unwrap_or("no name");
     if host.weaknesses.is_empty() {
         let known = match &observer.host_id {
-            Some(id) => format!(
-                "operator id {id} ({})",
-                host.host_id_source.as_deref().unwrap_or("set")
-            ),
+            Some(id) => format!("operator id {id} ({})", host.host_id_source.as_deref().unwrap_or("set")),
             None => "host name and machine id".to_owned(),
         };
         found.push(
@@ -181,21 +178,37 @@ fn host(host: &HostFacts, found: &mut Vec<Finding>) {
     }
     match (host.others_hidden, host.pidfs) {
         (true, false) => found.push(
-            finding(Level::Warning, "hidepid", "/proc hides the processes of other users (hidepid)".into())
-                .why("their start times cannot be read, so that their records are undetermined/start-unreadable here")
-                .remedy("judge them as root or as their user; or Linux 6.9 or later, which has pidfs"),
+            finding(
+                Level::Warning,
+                "hidepid",
+                "/proc hides the processes of other users (hidepid)".into(),
+            )
+            .why("their start times cannot be read, so that their records are undetermined/start-unreadable here")
+            .remedy("judge them as root or as their user; or Linux 6.9 or later, which has pidfs"),
         ),
         (true, true) => found.push(
-            finding(Level::Note, "hidepid", "/proc hides the processes of other users (hidepid)".into())
-                .why("their records are recognised by their inode in pidfs; those without one are undetermined here"),
+            finding(
+                Level::Note,
+                "hidepid",
+                "/proc hides the processes of other users (hidepid)".into(),
+            )
+            .why("their records are recognised by their inode in pidfs; those without one are undetermined here"),
         ),
         (false, true) => found.push(
-            finding(Level::Ok, "processes", "start times and pidfs inodes can be read".into())
-                .why("a process is told from a later one with its pid"),
+            finding(
+                Level::Ok,
+                "processes",
+                "start times and pidfs inodes can be read".into(),
+            )
+            .why("a process is told from a later one with its pid"),
         ),
         (false, false) => found.push(
-            finding(Level::Ok, "processes", "start times can be read; no pidfs (Linux 6.9)".into())
-                .why("a process is told from a later one with its pid by its start time, to 10 ms"),
+            finding(
+                Level::Ok,
+                "processes",
+                "start times can be read; no pidfs (Linux 6.9)".into(),
+            )
+            .why("a process is told from a later one with its pid by its start time, to 10 ms"),
         ),
     }
 }
@@ -225,15 +238,20 @@ fn filesystem(place: &Place, found: &mut Vec<Finding>) {
             } else {
                 format!(": group {gid} may take, break and remove leases")
             };
-            finding(Level::Ok, "permissions", bits + &group).why("who may write here has authority over every lease in it")
+            finding(Level::Ok, "permissions", bits + &group)
+                .why("who may write here has authority over every lease in it")
         } else if mode & 0o1000 == 0 {
             finding(Level::Warning, "permissions", format!("{bits}: everybody may write"))
                 .why("every user of every host may replace or remove any record, by mistake or not")
                 .remedy("chmod o-w; for several users, a group and mode 2770")
         } else {
-            finding(Level::Warning, "permissions", format!("{bits}: everybody may write, sticky"))
-                .why("nobody may remove another user's files: what one user's crashed claim leaves stops the others")
-                .remedy("a directory for each user; or a group and mode 2770, without the sticky bit")
+            finding(
+                Level::Warning,
+                "permissions",
+                format!("{bits}: everybody may write, sticky"),
+            )
+            .why("nobody may remove another user's files: what one user's crashed claim leaves stops the others")
+            .remedy("a directory for each user; or a group and mode 2770, without the sticky bit")
         });
     }
     if let Some(space) = &place.space {
@@ -251,8 +269,9 @@ fn filesystem(place: &Place, found: &mut Vec<Finding>) {
         if longest < 255 {
             let room = longest.saturating_sub(crate::names::LONGEST_COMPANION as u64);
             found.push(
-                finding(Level::Note, "name-length", format!("names of at most {longest} bytes"))
-                    .why(format!("the name of a record may have {room} bytes here; files beside it need the rest")),
+                finding(Level::Note, "name-length", format!("names of at most {longest} bytes")).why(format!(
+                    "the name of a record may have {room} bytes here; files beside it need the rest"
+                )),
             );
         }
     }
@@ -416,15 +435,25 @@ fn tried(trials: &[(Trial, Tried)], found: &mut Vec<Finding>) {
             _ => "",
         };
         found.push(
-            Finding::new(level, Area::Filesystem, meaning.trial.id(), format!("{}: {detail}", meaning.fails))
-                .why(meaning.why)
-                .remedy(remedy),
+            Finding::new(
+                level,
+                Area::Filesystem,
+                meaning.trial.id(),
+                format!("{}: {detail}", meaning.fails),
+            )
+            .why(meaning.why)
+            .remedy(remedy),
         );
     }
     if !works.is_empty() {
         found.push(
-            Finding::new(Level::Ok, Area::Filesystem, "tried", format!("works: {}", works.join(", ")))
-                .why("tried here, from this host alone; between hosts, `doctor DIR --meet CODE` on two of them"),
+            Finding::new(
+                Level::Ok,
+                Area::Filesystem,
+                "tried",
+                format!("works: {}", works.join(", ")),
+            )
+            .why("tried here, from this host alone; between hosts, `doctor DIR --meet CODE` on two of them"),
         );
     }
 }
@@ -434,7 +463,10 @@ pub(super) const FAR: f64 = 300.0;
 
 fn of_clock(clock: &Clock) -> Finding {
     let far = clock.offset.abs();
-    let what = format!("files are stamped by a clock {}", ahead(clock.offset, clock.uncertainty));
+    let what = format!(
+        "files are stamped by a clock {}",
+        ahead(clock.offset, clock.uncertainty)
+    );
     let finding = |level| Finding::new(level, Area::Filesystem, "clock", what);
     let why = "no lease ends by a comparison of clocks; only whether a record is from before this boot is told by one";
     if far > FAR {
@@ -520,7 +552,8 @@ fn of_mount(mount: &Mount, locks: LockReach) -> Vec<Finding> {
     let finding = |level, id, what: &str| Finding::new(level, Area::Filesystem, id, what);
     let what = format!("{} at {}: {}", mount.source, mount.target, describe(mount, locks));
     let mut found = vec![
-        finding(Level::Ok, "mount", &what).why("what hosts see of each other's files depends on it; see docs/filesystems.md"),
+        finding(Level::Ok, "mount", &what)
+            .why("what hosts see of each other's files depends on it; see docs/filesystems.md"),
     ];
     let nfs = matches!(mount.kind.as_str(), "nfs" | "nfs4");
     if nfs && (mount.has("soft") || mount.has("softerr")) {
@@ -541,9 +574,13 @@ fn of_mount(mount: &Mount, locks: LockReach) -> Vec<Finding> {
                 }),
         ),
         LockReach::Nfs3 => found.push(
-            finding(Level::Note, "locks", "NFSv3: a crashed host's locks stay until it is back")
-                .why("leases do not need them; what the server says of a lock decides nothing here")
-                .remedy("mount with vers=4.2, if you want held/server-attested"),
+            finding(
+                Level::Note,
+                "locks",
+                "NFSv3: a crashed host's locks stay until it is back",
+            )
+            .why("leases do not need them; what the server says of a lock decides nothing here")
+            .remedy("mount with vers=4.2, if you want held/server-attested"),
         ),
         LockReach::Unknown => found.push(
             finding(Level::Note, "locks", "whether locks reach other hosts is not known")
@@ -636,23 +673,35 @@ fn records(leases: &LeaseFacts, host: &HostFacts, found: &mut Vec<Finding>) {
     );
     if leases.newer > 0 {
         found.push(
-            finding(Level::Warning, "newer-format", format!("{} of a later format", leases.newer))
-                .why("they are undetermined for this version, and it never takes them")
-                .remedy("update leasehold here; `leasehold --version` on the hosts that write them"),
+            finding(
+                Level::Warning,
+                "newer-format",
+                format!("{} of a later format", leases.newer),
+            )
+            .why("they are undetermined for this version, and it never takes them")
+            .remedy("update leasehold here; `leasehold --version` on the hosts that write them"),
         );
     }
     if leases.broken > 0 {
         found.push(
-            finding(Level::Warning, "broken-records", format!("{} cut short, malformed or empty", leases.broken))
-                .why("nobody can tell who holds them, and they are never taken")
-                .remedy("`leasehold scan DIR`, then docs/undetermined.md"),
+            finding(
+                Level::Warning,
+                "broken-records",
+                format!("{} cut short, malformed or empty", leases.broken),
+            )
+            .why("nobody can tell who holds them, and they are never taken")
+            .remedy("`leasehold scan DIR`, then docs/undetermined.md"),
         );
     }
     if leases.in_doubt > 0 {
         found.push(
-            finding(Level::Note, "in-doubt", format!("{} with an action in doubt", leases.in_doubt))
-                .why("their owner ended without an outcome: it may have happened")
-                .remedy("look whether it did, then claim with --accept-in-doubt"),
+            finding(
+                Level::Note,
+                "in-doubt",
+                format!("{} with an action in doubt", leases.in_doubt),
+            )
+            .why("their owner ended without an outcome: it may have happened")
+            .remedy("look whether it did, then claim with --accept-in-doubt"),
         );
     }
     if !leases.twins.is_empty() {
@@ -711,8 +760,12 @@ fn records(leases: &LeaseFacts, host: &HostFacts, found: &mut Vec<Finding>) {
     }
     if leases.swept > 0 {
         found.push(
-            finding(Level::Ok, "swept", format!("{} files of earlier doctors removed", leases.swept))
-                .why("they were killed before they could"),
+            finding(
+                Level::Ok,
+                "swept",
+                format!("{} files of earlier doctors removed", leases.swept),
+            )
+            .why("they were killed before they could"),
         );
     }
 }

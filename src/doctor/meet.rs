@@ -119,7 +119,15 @@ impl Meeting {
         }
         self.stamps()?;
         self.together()?;
-        let accounts: Vec<Account> = self.me.roster.iter().map(|id| self.account(id).clone()).collect();
+        // Without what still changes, so that all have the same.
+        let accounts = self.me.roster.iter().map(|id| Account {
+            beat: 0,
+            step: 0,
+            heard: BTreeSet::new(),
+            alive: BTreeSet::new(),
+            ..self.account(id).clone()
+        });
+        let accounts = accounts.collect();
         self.part();
         Ok(accounts)
     }
@@ -185,7 +193,9 @@ impl Meeting {
             match written {
                 Ok(()) => break,
                 // The last to leave an earlier meeting takes the place away.
-                Err(error) if error.kind() == ErrorKind::NotFound && again && self.me.roster.is_empty() => self.enter()?,
+                Err(error) if error.kind() == ErrorKind::NotFound && again && self.me.roster.is_empty() => {
+                    self.enter()?
+                }
                 Err(error) => {
                     let _ = self.fs().unlink(&temp);
                     return Err(failed(&file)(error));
@@ -211,7 +221,10 @@ impl Meeting {
     /// Reads what the others say.
     fn refresh(&mut self) {
         let ids: Vec<String> = if self.me.roster.is_empty() {
-            let names = self.fs().stat(&self.place.join(".")).and_then(|_| self.fs().list(&self.place, 10_000));
+            let names = self
+                .fs()
+                .stat(&self.place.join("."))
+                .and_then(|_| self.fs().list(&self.place, 10_000));
             let ids = names.unwrap_or_default().into_iter().filter_map(|name| {
                 let id = name.to_str()?.strip_prefix(PERSON)?;
                 (id.len() == 32).then(|| id.to_owned())
@@ -226,7 +239,9 @@ impl Meeting {
             match read {
                 Ok(bytes) => {
                     // What cannot be understood is of another version, or somebody's mischief.
-                    let Ok(account) = serde_json::from_slice::<Account>(&bytes) else { continue };
+                    let Ok(account) = serde_json::from_slice::<Account>(&bytes) else {
+                        continue;
+                    };
                     let known = self.peers.entry(id).or_insert_with(|| Peer {
                         account: Account::default(),
                         changed: now,
@@ -326,7 +341,11 @@ impl Meeting {
                 (alive.len() > 1 && long && alive.iter().all(agreed)).then(|| alive.iter().cloned().collect())
             } else {
                 // Only one can have been settled, since it takes everybody's agreement.
-                let rosters = self.peers.values().filter(|peer| lives(peer)).map(|peer| &peer.account.roster);
+                let rosters = self
+                    .peers
+                    .values()
+                    .filter(|peer| lives(peer))
+                    .map(|peer| &peer.account.roster);
                 rosters.cloned().find(|roster| roster.contains(&own))
             };
             if let Some(roster) = settled {
@@ -335,14 +354,21 @@ impl Meeting {
             }
             // Somebody who goes on, with others: told from what a crash left by a change that was seen.
             let busy = |peer: &Peer| {
-                lives(peer) && peer.account.beat > 1 && !peer.account.roster.is_empty() && !peer.account.roster.contains(&own)
+                lives(peer)
+                    && peer.account.beat > 1
+                    && !peer.account.roster.is_empty()
+                    && !peer.account.roster.contains(&own)
             };
             let seen_to_go_on = |peer: &Peer| peer.changed.elapsed() < BEAT && same.elapsed() > BEAT * 2;
             if self.peers.values().any(|peer| busy(peer) && seen_to_go_on(peer)) {
                 return Err(Unmet::Late);
             }
             if Instant::now() > end {
-                return Err(if self.me.alive.len() > 1 { Unmet::Disagreed } else { Unmet::Nobody });
+                return Err(if self.me.alive.len() > 1 {
+                    Unmet::Disagreed
+                } else {
+                    Unmet::Nobody
+                });
             }
             if self.watched.is_stopped() {
                 return Err(Unmet::Io("interrupted".into()));
@@ -400,7 +426,8 @@ impl Meeting {
                     }
                     "replace" => {
                         let temp = self.own(&format!("replace-{}-{whose}-{time}", self.me.id));
-                        self.write(&temp, b"replace").and_then(|_| self.fs().rename(&temp, &path))
+                        self.write(&temp, b"replace")
+                            .and_then(|_| self.fs().rename(&temp, &path))
                     }
                     _ => self.remove(&path),
                 };
@@ -418,7 +445,10 @@ impl Meeting {
             }
             // The owner of the file that was replaced asks what a holder asks at a heartbeat.
             if let Some(file) = open.take() {
-                let beat = self.fs().write_at(&file, b"beat", 0).and_then(|()| self.fs().sync(&file));
+                let beat = self
+                    .fs()
+                    .write_at(&file, b"beat", 0)
+                    .and_then(|()| self.fs().sync(&file));
                 let note = match beat.and_then(|()| self.fs().stat_file(&file)) {
                     Ok(stat) if stat.links == 0 => Note::Yes,
                     Ok(_) => Note::No,
@@ -542,7 +572,10 @@ impl Meeting {
 
     /// Now, by the clock of the files, as far as it is known.
     fn files_now(&self) -> f64 {
-        let own = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let own = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs_f64();
         own + self.me.clock.map_or(0.0, |(offset, _)| offset)
     }
 
@@ -562,7 +595,10 @@ impl Meeting {
                 kept = Some(file);
                 Ok(())
             });
-            self.note(held, taken.map_or_else(|error| Note::Failed(error.to_string()), |()| Note::Yes))?;
+            self.note(
+                held,
+                taken.map_or_else(|error| Note::Failed(error.to_string()), |()| Note::Yes),
+            )?;
         } else {
             let holder = self.me.roster[whose].clone();
             self.until(GONE * 2, |meeting| meeting.account(&holder).notes.contains_key(&held))?;
@@ -570,7 +606,9 @@ impl Meeting {
                 let opened = self.look(&path).and_then(|_| self.fs().reopen(&path));
                 let (told, refused) = match opened {
                     Ok(file) => (
-                        self.fs().is_locked(&file).map(|told| if told { Note::Yes } else { Note::No }),
+                        self.fs()
+                            .is_locked(&file)
+                            .map(|told| if told { Note::Yes } else { Note::No }),
                         match take(self.fs(), &file) {
                             Ok(()) => Note::No,
                             Err(error) if error.kind() == ErrorKind::WouldBlock => Note::Yes,

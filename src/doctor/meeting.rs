@@ -27,6 +27,7 @@ pub struct Account {
     /// A random name for this one time.
     pub id: String,
     /// Grows with each publication: a sign of life.
+    #[serde(skip_serializing_if = "is_default")]
     pub beat: u64,
     /// The host.
     pub host: Observer,
@@ -35,12 +36,15 @@ pub struct Account {
     /// The mount, in plain words.
     pub mount: String,
     /// Whom it has heard of, be they alive or not.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub heard: BTreeSet<String>,
     /// Who has heard of it, so that they are alive: they and itself.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub alive: BTreeSet<String>,
     /// Who takes part, once that is settled.
     pub roster: Vec<String>,
     /// How far it is.
+    #[serde(skip_serializing_if = "is_default")]
     pub step: u32,
     /// Seconds that the files' clock is ahead of its own, and by how much that may be wrong.
     pub clock: Option<(f64, f64)>,
@@ -52,6 +56,10 @@ pub struct Account {
     pub notes: BTreeMap<String, Note>,
     /// By prize, a letter a round: `w` won, `-` not, `?` not known.
     pub rounds: BTreeMap<String, String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// When rounds are run.
@@ -146,9 +154,13 @@ fn identities(accounts: &[Account], found: &mut Vec<Finding>) {
         if equal(&one.boot, &other.boot) {
             let other_host = differ(&one.machine, &other.machine) || differ(&one.host_id, &other.host_id);
             found.push(if other_host {
-                finding(Level::Warning, "boot-id-repeats", format!("{who} have one boot id, and are two machines"))
-                    .why("each is undetermined/identity-conflict for the other")
-                    .remedy("seed the kernel's random generator before the boot id is read; see random(4)")
+                finding(
+                    Level::Warning,
+                    "boot-id-repeats",
+                    format!("{who} have one boot id, and are two machines"),
+                )
+                .why("each is undetermined/identity-conflict for the other")
+                .remedy("seed the kernel's random generator before the boot id is read; see random(4)")
             } else {
                 finding(Level::Warning, "same-host", format!("{who} are one host"))
                     .why("what is found out here is true of two processes of one host, and says nothing of two hosts")
@@ -179,7 +191,8 @@ fn identities(accounts: &[Account], found: &mut Vec<Finding>) {
     }
     if found.len() == before {
         found.push(
-            finding(Level::Ok, "ids", "boot id, machine id and name differ").why("hosts must not be taken for each other"),
+            finding(Level::Ok, "ids", "boot id, machine id and name differ")
+                .why("hosts must not be taken for each other"),
         );
     }
 }
@@ -215,7 +228,11 @@ fn seen(accounts: &[Account], what: &'static str) -> Finding {
         (Some((account, _)), _) => finding(
             Level::Problem,
             id,
-            format!("not seen by {} within {:.0} s", account.name(), super::SEEN.as_secs_f64()),
+            format!(
+                "not seen by {} within {:.0} s",
+                account.name(),
+                super::SEEN.as_secs_f64()
+            ),
         )
         .why(why)
         .remedy("turn the client's caches off; docs/filesystems.md"),
@@ -296,14 +313,23 @@ fn winners(accounts: &[Account], prize: &str) -> Finding {
     let shares = shares.join(" : ");
     let remedy = "do not use this directory between these hosts; docs/filesystems.md";
     if several > 0 {
-        finding(Level::Problem, id, format!("two winners in {several} of {rounds} rounds ({shares})"))
-            .why(why)
-            .remedy(remedy)
+        finding(
+            Level::Problem,
+            id,
+            format!("two winners in {several} of {rounds} rounds ({shares})"),
+        )
+        .why(why)
+        .remedy(remedy)
     } else if none + unknown > 0 {
         let what = format!("no winner in {none} of {rounds} rounds, {unknown} not known ({shares})");
         finding(Level::Warning, id, what).why(why).remedy(remedy)
     } else {
-        finding(Level::Ok, id, format!("one winner in each of {rounds} rounds ({shares})")).why(why)
+        finding(
+            Level::Ok,
+            id,
+            format!("one winner in each of {rounds} rounds ({shares})"),
+        )
+        .why(why)
     }
 }
 
@@ -314,7 +340,9 @@ fn excludes(accounts: &[Account], kind: &'static str) -> Finding {
     let of = |what: &str| -> Vec<(&Account, Note)> {
         let all = (0..accounts.len()).flat_map(|whose| {
             let place = lock(kind, whose, what);
-            let of = accounts.iter().filter_map(move |account| Some((account, account.notes.get(&place)?.clone())));
+            let of = accounts
+                .iter()
+                .filter_map(move |account| Some((account, account.notes.get(&place)?.clone())));
             of.collect::<Vec<_>>()
         });
         all.collect()
@@ -356,8 +384,12 @@ fn tells(accounts: &[Account], kind: &'static str) -> Finding {
     } else if told.iter().all(|note| **note == Note::Yes) {
         finding(Level::Ok, id, format!("F_OFD_GETLK tells of {name} of another host")).why(why)
     } else {
-        finding(Level::Note, id, format!("F_OFD_GETLK does not tell of {name} of another host"))
-            .why(why.to_owned() + "; here nothing is attested, and its records stay undetermined until asked about")
+        finding(
+            Level::Note,
+            id,
+            format!("F_OFD_GETLK does not tell of {name} of another host"),
+        )
+        .why(why.to_owned() + "; here nothing is attested, and its records stay undetermined until asked about")
     }
 }
 
@@ -379,15 +411,23 @@ fn stamps(accounts: &[Account]) -> Finding {
     let back = steps.iter().copied().fold(0.0, f64::min);
     if back < 0.0 {
         let level = if back < -2.0 { Level::Warning } else { Level::Note };
-        return finding(level, id, format!("files are stamped by each host's own clock: back by {}", time(-back)))
-            .why(why)
-            .remedy("keep the clocks of all hosts on time: ntp, chrony");
+        return finding(
+            level,
+            id,
+            format!("files are stamped by each host's own clock: back by {}", time(-back)),
+        )
+        .why(why)
+        .remedy("keep the clocks of all hosts on time: ntp, chrony");
     }
     let widest = steps.iter().copied().fold(0.0, f64::max);
     finding(
         Level::Ok,
         id,
-        format!("{} files made in turn are stamped in that order, {} apart at most", all.len(), time(widest)),
+        format!(
+            "{} files made in turn are stamped in that order, {} apart at most",
+            all.len(),
+            time(widest)
+        ),
     )
     .why(why)
 }
@@ -399,7 +439,10 @@ fn clocks(accounts: &[Account]) -> Finding {
         .iter()
         .filter_map(|account| {
             let (offset, give) = account.clock?;
-            Some((format!("{} {:+.2} s (± {give:.2})", account.name(), -offset), offset.abs()))
+            Some((
+                format!("{} {:+.2} s (± {give:.2})", account.name(), -offset),
+                offset.abs(),
+            ))
         })
         .collect();
     let what: Vec<&str> = told.iter().map(|(what, _)| what.as_str()).collect();
@@ -409,8 +452,16 @@ fn clocks(accounts: &[Account]) -> Finding {
         far if far > 2.0 => Level::Note,
         _ => Level::Ok,
     };
-    let remedy = if level > Level::Ok { "keep the clocks of all hosts on time: ntp, chrony" } else { "" };
-    finding(level, id, format!("against the clock of the files: {}", what.join(", ")))
-        .why(why)
-        .remedy(remedy)
+    let remedy = if level > Level::Ok {
+        "keep the clocks of all hosts on time: ntp, chrony"
+    } else {
+        ""
+    };
+    finding(
+        level,
+        id,
+        format!("against the clock of the files: {}", what.join(", ")),
+    )
+    .why(why)
+    .remedy(remedy)
 }

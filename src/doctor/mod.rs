@@ -153,7 +153,11 @@ impl Doctor {
     pub fn meet(self, word: &str, wait: Duration) -> Result<Met, Unmet> {
         let (watched, judge, interrupts) = self.watched();
         let dir = self.dir;
-        let digest: String = Sha256::digest(word).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = Sha256::digest(word)
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let (own, place) = (watched.clone(), scratch::meeting_place(&dir, &digest));
         let (met, cut) = watched.run(self.patience, interrupts.as_ref(), move |out| {
             let _ = out.send(meet::meet(&judge, &own, &dir, place, wait));

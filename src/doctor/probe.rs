@@ -30,7 +30,11 @@ const LIMIT: usize = 64;
 
 pub(super) fn host(judge: &Judge) -> HostFacts {
     let host = judge.host();
-    let probe = |pid: u32, pidfd| Pid::new(pid.into()).map(|pid| judge.table.probe(pid, pidfd)).unwrap_or_default();
+    let probe = |pid: u32, pidfd| {
+        Pid::new(pid.into())
+            .map(|pid| judge.table.probe(pid, pidfd))
+            .unwrap_or_default()
+    };
     HostFacts {
         observer: host.observer.clone(),
         host_id_source: host.host_id_source.map(str::to_owned),
@@ -352,7 +356,12 @@ impl Tries<'_> {
 
 /// A new file's stamp, and how far ahead of this host's clock that is, give or take.
 pub(super) fn stamp(fs: &dyn Fs, path: &Path) -> io::Result<(f64, f64, Duration)> {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let now = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs_f64()
+    };
     let before = now();
     let file = fs.create(path, None)?;
     fs.write_at(&file, b"now\n", 0)?;

@@ -2,8 +2,8 @@
 #![cfg(target_os = "linux")]
 
 mod cost;
-mod doctor;
 mod crowd;
+mod doctor;
 mod holder;
 mod kit;
 mod mounts;
