@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 14] = [
+const PURE: [&str; 16] = [
     "advice",
     "ballot",
     "deadline",
+    "doctor/findings",
+    "doctor/meeting",
     "facts",
     "key",
     "legacy",

@@ -1,6 +1,7 @@
 //! `leasehold doctor`
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold::doctor::{Doctor, Finding, Level, Unmet, worst};
@@ -41,10 +42,17 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Exit {
+pub(crate) fn run(args: Args) -> ExitCode {
+    match leasehold::doctor::apart(|| examine(&args) as u8) {
+        Ok(code) => code.into(),
+        Err(signal) => interrupted(signal).into(),
+    }
+}
+
+fn examine(args: &Args) -> Exit {
     let doctor = Doctor::new(&args.dir).patience(args.patience).until_signals(true);
     if let Some(word) = &args.meet {
-        return meet(&args, doctor, word);
+        return meet(args, doctor, word);
     }
     let report = doctor.examine();
     if let Some(signal) = report.interrupted {
@@ -52,7 +60,7 @@ pub(crate) fn run(args: Args) -> Exit {
     }
     let exit = exit(&report.findings);
     if args.json {
-        print_json(&args, exit, json!(report));
+        print_json(args, exit, json!(report));
     } else {
         let mut out = format!("{}: {}\n", text::path(&args.dir), summary(&report.findings));
         list(&report.findings, &mut out);

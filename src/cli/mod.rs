@@ -128,7 +128,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Path(args) => path::run(args),
         Verb::Ask(args) => ask::run(args),
         Verb::Break(args) => breaking::run(args),
-        Verb::Doctor(args) => doctor::run(args),
+        Verb::Doctor(args) => return doctor::run(args),
         Verb::Id(args) => id::run(args),
     }
     .into()

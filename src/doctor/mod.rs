@@ -39,6 +39,12 @@ use watch::{Cut, Watched};
 /// How long a call on the filesystem may take, unless told otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
+/// Does work in a process of its own, which is left behind if it cannot end, as one whose thread waits for a dead mount:
+/// for a command, before it has any other thread. The code that the work comes to, or the signal that ended it.
+pub fn apart(work: impl Fn() -> u8) -> Result<u8, i32> {
+    crate::platform::apart(work)
+}
+
 /// How long a host looks for another's change before it says that it does not see it.
 pub(crate) const SEEN: Duration = Duration::from_secs(10);
 

@@ -562,6 +562,65 @@ impl Drop for Interrupts {
     }
 }
 
+pub(super) fn is_single_threaded() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
+
+/// How long a process may take to end after a signal was passed on to it.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// Does work in a process of its own, and gives the code that it comes to, or the signal that ended it. A process whose
+/// thread waits for a dead mount cannot end; this one is left behind then.
+///
+/// # Safety
+/// The caller is this process's only thread.
+pub(super) unsafe fn apart(work: impl FnOnce() -> u8) -> io::Result<Result<u8, i32>> {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    let interrupts = Interrupts::hold();
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // SAFETY: with one thread, no lock is held by another that the copy does not have.
+    let child = match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => child,
+        nix::unistd::ForkResult::Child => {
+            drop((interrupts, told));
+            let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+            let code = work();
+            let _ = rustix::io::write(&tell, &[code]);
+            std::process::exit(code.into());
+        }
+    };
+    drop(tell);
+    let mut passed_on: Option<(i32, std::time::Instant)> = None;
+    loop {
+        let tick = Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        let ready = rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(&told, PollFlags::IN)], Some(&tick)))?;
+        if ready > 0 {
+            let mut code = [0];
+            if rustix::io::retry_on_intr(|| rustix::io::read(&told, &mut code))? == 1 {
+                return Ok(Ok(code[0]));
+            }
+            // It ended before it came to a code.
+            return match waitpid(child, None::<WaitPidFlag>)? {
+                WaitStatus::Signaled(_, signal, _) => Ok(Err(signal as i32)),
+                WaitStatus::Exited(_, code) => Ok(Ok(u8::try_from(code).unwrap_or(u8::MAX))),
+                _ => Err(io::ErrorKind::Other.into()),
+            };
+        }
+        if let Some((signal, since)) = passed_on
+            && since.elapsed() > LEAVING
+        {
+            return Ok(Err(signal));
+        }
+        if let Some(signal) = interrupts.as_ref().and_then(Interrupts::take) {
+            let _ = nix::sys::signal::kill(child, Signal::try_from(signal).ok());
+            passed_on.get_or_insert((signal, std::time::Instant::now()));
+        }
+    }
+}
+
 pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }

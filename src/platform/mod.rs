@@ -203,6 +203,18 @@ pub(crate) fn static_host_name() -> Option<String> {
     os::static_host_name()
 }
 
+/// Does work in a process of its own, which is left behind if it cannot end; the code that it comes to, or the signal that
+/// ended it. In this very process where it has other threads, or no other process can be had.
+pub(crate) fn apart(work: impl Fn() -> u8) -> Result<u8, i32> {
+    if os::is_single_threaded() {
+        // SAFETY: this is the only thread.
+        if let Ok(done) = unsafe { os::apart(&work) } {
+            return done;
+        }
+    }
+    Ok(work())
+}
+
 /// Creates a symbolic link that holds `target`.
 pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     os::symlink(target, link)

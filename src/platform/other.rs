@@ -210,6 +210,15 @@ impl Interrupts {
     }
 }
 
+pub(super) fn is_single_threaded() -> bool {
+    true
+}
+
+/// In this very process.
+pub(super) unsafe fn apart(work: impl FnOnce() -> u8) -> io::Result<Result<u8, i32>> {
+    Ok(Ok(work()))
+}
+
 pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -90,24 +90,6 @@ fn a_server_that_cannot_replace_is_refused() {
     assert_eq!(names(&dir.path().join("store")), [""; 0]);
 }
 
-/// The workaround removes the name first: for a moment there is no record.
-#[test]
-fn a_rename_in_two_steps_is_found_out() {
-    let (dir, _) = directory();
-    let Some(host) = mounted(dir.path(), "-P posix-rename", "workaround=rename,dir_cache=no") else {
-        return;
-    };
-    let said = doctor(&host, dir.path());
-    assert_eq!(said.code, 74, "{}", said.json);
-    assert!(
-        said.of("atomic-rename")
-            .starts_with("problem: while a file is replaced"),
-        "{}",
-        said.json
-    );
-    assert_eq!(names(&dir.path().join("store")), [""; 0]);
-}
-
 #[test]
 fn a_mount_that_does_not_answer_is_named() {
     let (dir, _) = directory();
