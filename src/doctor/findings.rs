@@ -769,3 +769,212 @@ fn records(leases: &LeaseFacts, host: &HostFacts, found: &mut Vec<Finding>) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The findings about a mount with this type and these options, as `level id`, and its description.
+    fn of(kind: &str, options: &str) -> (String, Vec<String>) {
+        let line = format!("36 25 0:41 / /home rw,relatime shared:1 - {kind} server:/home rw,{options}");
+        let mount = Mount::parse(&line).expect("a mountinfo line");
+        let words = |finding: &Finding| format!("{:?} {}", finding.level, finding.id);
+        let findings = of_mount(&mount, mount.lock_reach());
+        for finding in findings.iter().filter(|finding| finding.level > Level::Ok) {
+            assert!(!finding.why.is_empty(), "{finding:?}");
+        }
+        let rest = findings.iter().filter(|finding| finding.level > Level::Ok).map(words);
+        (describe(&mount, mount.lock_reach()), rest.collect())
+    }
+
+    #[test]
+    fn types_and_options_are_told_in_plain_words() {
+        let cases: [(&str, &str, &str, &[&str]); 24] = [
+            (
+                "nfs4",
+                "vers=4.2,hard,local_lock=none",
+                "NFS 4.2, hard, attributes cached for 3 to 60 s, the server keeps locks",
+                &[],
+            ),
+            (
+                "nfs4",
+                "vers=4.1,soft,noac,local_lock=none",
+                "NFS 4.1, soft, no attribute cache, the server keeps locks",
+                &["Warning nfs-soft"],
+            ),
+            (
+                "nfs",
+                "vers=4.2,softerr,local_lock=none",
+                "NFS 4.2, softerr, attributes cached for 3 to 60 s, the server keeps locks",
+                &["Warning nfs-soft"],
+            ),
+            (
+                "nfs",
+                "vers=3,hard,nocto,acregmin=60,acdirmax=90,local_lock=none",
+                "NFS 3, hard, attributes cached: acregmin=60 acdirmax=90, nocto, the server keeps locks",
+                &["Note locks"],
+            ),
+            (
+                "nfs",
+                "vers=3,nolock,hard,local_lock=all",
+                "NFS 3, hard, attributes cached for 3 to 60 s, locks stay on this host",
+                &["Note locks"],
+            ),
+            (
+                "nfs",
+                "vers=3,hard,lookupcache=none,local_lock=flock",
+                "NFS 3, hard, attributes cached for 3 to 60 s, lookupcache=none, locks stay on this host",
+                &["Note locks"],
+            ),
+            ("lustre", "flock,lazystatfs", "Lustre, the cluster keeps locks", &[]),
+            (
+                "lustre",
+                "localflock",
+                "Lustre, locks stay on this host",
+                &["Note locks"],
+            ),
+            ("lustre", "", "Lustre, locks stay on this host", &["Note locks"]),
+            ("gpfs", "", "GPFS (Storage Scale), the cluster keeps locks", &[]),
+            (
+                "beegfs",
+                "cfgFile=/etc/beegfs/beegfs-client.conf",
+                "BeeGFS, whether locks reach other hosts is not known",
+                &["Note locks", "Note beegfs-locks"],
+            ),
+            (
+                "cifs",
+                "vers=3.1.1,cache=strict,serverino",
+                "SMB 3.1.1, cache=strict, whether locks reach other hosts is not known",
+                &["Note locks"],
+            ),
+            (
+                "cifs",
+                "vers=3.0,cache=loose,nobrl",
+                "SMB 3.0, cache=loose, locks stay on this host",
+                &["Note locks", "Warning client-cache"],
+            ),
+            (
+                "fuse.sshfs",
+                "user_id=1000,group_id=1000",
+                "sshfs, whether locks reach other hosts is not known",
+                &["Note locks", "Warning client-cache"],
+            ),
+            (
+                "fuse.glusterfs",
+                "user_id=0",
+                "fuse.glusterfs, whether locks reach other hosts is not known",
+                &["Note locks", "Note fuse"],
+            ),
+            (
+                "virtiofs",
+                "",
+                "virtiofs, whether locks reach other hosts is not known",
+                &["Note locks", "Note fuse"],
+            ),
+            (
+                "9p",
+                "trans=virtio,cache=none",
+                "9p, cache=none, whether locks reach other hosts is not known",
+                &["Note locks"],
+            ),
+            (
+                "9p",
+                "trans=virtio",
+                "9p, cache=none, whether locks reach other hosts is not known",
+                &["Note locks"],
+            ),
+            (
+                "9p",
+                "trans=virtio,cache=loose",
+                "9p, cache=loose, whether locks reach other hosts is not known",
+                &["Note locks", "Warning client-cache"],
+            ),
+            (
+                "9p",
+                "trans=virtio,cache=f",
+                "9p, cache=f, whether locks reach other hosts is not known",
+                &["Note locks", "Warning client-cache"],
+            ),
+            (
+                "overlay",
+                "lowerdir=/l,upperdir=/u,workdir=/w",
+                "overlay, locks and files are of this host alone",
+                &["Note overlay"],
+            ),
+            (
+                "tmpfs",
+                "size=64k",
+                "tmpfs, locks and files are of this host alone",
+                &["Note in-memory"],
+            ),
+            ("ext4", "", "ext4, locks and files are of this host alone", &[]),
+            (
+                "afs",
+                "dyn",
+                "afs, whether locks reach other hosts is not known",
+                &["Note locks", "Warning client-cache"],
+            ),
+        ];
+        for (kind, options, words, findings) in cases {
+            let (said, found) = of(kind, options);
+            assert_eq!(
+                (said.as_str(), found),
+                (words, findings.iter().map(ToString::to_string).collect()),
+                "{kind} {options}"
+            );
+        }
+    }
+
+    #[test]
+    fn clocks_matter_when_they_are_far_apart() {
+        for (offset, level) in [
+            (0.1, Level::Ok),
+            (-1.9, Level::Ok),
+            (2.5, Level::Note),
+            (-299.0, Level::Note),
+            (3600.0, Level::Warning),
+        ] {
+            let clock = Clock {
+                offset,
+                uncertainty: 0.01,
+                step: 1e-9,
+            };
+            let found = of_clock(&clock);
+            assert_eq!(
+                (found.level, found.what.contains("behind")),
+                (level, offset < 0.0),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_trial_has_a_meaning() {
+        let all = [
+            Trial::Create,
+            Trial::Write,
+            Trial::Symlink,
+            Trial::Link,
+            Trial::LinkCount,
+            Trial::Rename,
+            Trial::AtomicRename,
+            Trial::Inode,
+            Trial::Replaced,
+            Trial::Beat,
+            Trial::Futimens,
+            Trial::Flock,
+            Trial::FcntlLock,
+            Trial::Getlk,
+            Trial::LongName,
+        ];
+        assert_eq!(all.len(), MEANINGS.len());
+        for trial in all {
+            let mut found = Vec::new();
+            tried(&[(trial, Tried::Wrong("so".into()))], &mut found);
+            assert!(
+                found.len() == 1 && found[0].id == trial.id() && found[0].level > Level::Ok,
+                "{found:?}"
+            );
+        }
+    }
+}

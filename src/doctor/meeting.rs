@@ -465,3 +465,116 @@ fn clocks(accounts: &[Account]) -> Finding {
     .why(why)
     .remedy(remedy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> [Account; 2] {
+        ["login-a", "login-b"].map(|name| Account {
+            host: Observer {
+                host: Some(name.into()),
+                machine: Some(format!("machine of {name}")),
+                boot: Some(format!("boot of {name}")),
+                ..Observer::default()
+            },
+            ..Account::default()
+        })
+    }
+
+    fn level(accounts: &[Account], id: &str) -> (Level, String) {
+        let found = judge(accounts).into_iter().find(|finding| finding.id == id);
+        found.map_or((Level::Ok, "-".into()), |finding| (finding.level, finding.what))
+    }
+
+    #[test]
+    fn rounds_are_counted() {
+        for (one, other, expected, what) in [
+            ("w-w-", "-w-w", Level::Ok, "one winner in each of 4 rounds (2 : 2)"),
+            ("w-w-", "-w-", Level::Ok, "one winner in each of 3 rounds (2 : 1)"),
+            ("www-", "-w-w", Level::Problem, "two winners in 1 of 4 rounds (3 : 2)"),
+            (
+                "w---",
+                "-w-w",
+                Level::Warning,
+                "no winner in 1 of 4 rounds, 0 not known (1 : 2)",
+            ),
+            (
+                "w-?-",
+                "-w-w",
+                Level::Warning,
+                "no winner in 0 of 4 rounds, 1 not known (1 : 2)",
+            ),
+            ("", "", Level::Note, "was not tried"),
+        ] {
+            let mut accounts = two();
+            accounts[0].rounds.insert("link".into(), one.into());
+            accounts[1].rounds.insert("link".into(), other.into());
+            assert_eq!(level(&accounts, "one-link"), (expected, what.into()));
+        }
+    }
+
+    #[test]
+    fn stamps_that_go_back_are_of_two_clocks() {
+        for (stamps, expected) in [
+            ([10.0, 10.0, 10.5], Level::Ok),
+            ([10.0, 9.5, 10.5], Level::Note),
+            ([100.0, 10.0, 101.0], Level::Warning),
+        ] {
+            let mut accounts = two();
+            for (number, stamp) in stamps.into_iter().enumerate() {
+                accounts[number % 2].notes.insert(turn(number), Note::Took(stamp));
+            }
+            assert_eq!(level(&accounts, "one-clock").0, expected, "{stamps:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_could_be_taken_for_each_other_are_told() {
+        type Change = fn(&mut [Account; 2]);
+        let cases: [(Change, &str, Level); 6] = [
+            (|_| {}, "ids", Level::Ok),
+            (
+                |both| both[1].host.boot = both[0].host.boot.clone(),
+                "boot-id-repeats",
+                Level::Warning,
+            ),
+            (|both| both[1].host = both[0].host.clone(), "same-host", Level::Warning),
+            (
+                |both| both[1].host.machine = both[0].host.machine.clone(),
+                "same-machine-id",
+                Level::Warning,
+            ),
+            (
+                |both| both.iter_mut().for_each(|one| one.host.host_id = Some("x".into())),
+                "same-host-id",
+                Level::Warning,
+            ),
+            (
+                |both| both[1].host.host = both[0].host.host.clone(),
+                "same-name",
+                Level::Note,
+            ),
+        ];
+        for (change, id, expected) in cases {
+            let mut accounts = two();
+            change(&mut accounts);
+            let (found, what) = level(&accounts, id);
+            assert!(found == expected && what != "-", "{id}: {found:?} {what}");
+        }
+    }
+
+    #[test]
+    fn what_one_host_does_not_see_is_a_problem() {
+        let mut accounts = two();
+        accounts[0].notes.insert(sight(0, 0, "create"), Note::Took(0.02));
+        accounts[1].notes.insert(sight(0, 0, "create"), Note::Yes);
+        assert_eq!(level(&accounts, "see-create").0, Level::Ok);
+        accounts[1].notes.insert(sight(0, 1, "create"), Note::No);
+        let (found, what) = level(&accounts, "see-create");
+        assert_eq!(
+            (found, what.as_str()),
+            (Level::Problem, "not seen by login-b within 10 s")
+        );
+    }
+}

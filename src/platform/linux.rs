@@ -585,6 +585,10 @@ pub(super) unsafe fn apart(work: impl FnOnce() -> u8) -> io::Result<Result<u8, i
             drop((interrupts, told));
             let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
             let code = work();
+            // Whoever reads what was printed is not to wait for a process that cannot end.
+            for stream in 0..=2 {
+                let _ = nix::unistd::close(stream);
+            }
             let _ = rustix::io::write(&tell, &[code]);
             std::process::exit(code.into());
         }
