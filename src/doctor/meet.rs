@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::findings::describe;
-use super::meeting::{Account, LOCKS, Note, PRIZES, Plan, ROUNDS, SIGHTS, lock, sight, turn};
+use super::meeting::{Account, LOCKS, Note, PRIZES, Plan, ROUNDS, SIGHTS, gap, lock, sight, turn};
 use super::watch::Watched;
 use super::{SEEN, Unmet, probe, scratch};
 use crate::fs::Fs;
@@ -37,6 +37,10 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// How often each sight is tried with each host's files.
 const TIMES: usize = 5;
+
+/// Replacements by each host while the others look, and looks between two questions whether it goes on.
+const REPLACEMENTS: usize = 200;
+const LOOKS: u32 = 10;
 
 /// Turns of each host in the sequence of stamps.
 const TURNS: usize = 4;
@@ -108,6 +112,7 @@ impl Meeting {
         self.together()?;
         for whose in 0..self.me.roster.len() {
             self.sights(whose)?;
+            self.gaps(whose)?;
         }
         for prize in PRIZES {
             self.race(prize)?;
@@ -277,11 +282,11 @@ impl Meeting {
                     return Err(Unmet::Gone(peer.account.name()));
                 }
             }
-            if Instant::now() > end {
-                return Ok(false);
-            }
             if self.watched.is_stopped() {
                 return Err(Unmet::Io("interrupted".into()));
+            }
+            if Instant::now() > end {
+                return Ok(false);
             }
             if self.published.elapsed() > BEAT {
                 self.publish()?;
@@ -387,18 +392,22 @@ impl Meeting {
         if accepted { Ok(()) } else { Err(Unmet::Disagreed) }
     }
 
-    /// Compares the clock of the files with this host's, and sees what a file costs.
+    /// Compares the clock of the files with this host's, and sees what a new name costs, at best.
     fn clock(&mut self) {
+        self.me.cost = f64::INFINITY;
         for number in 0..5 {
             let path = self.own(&format!("clock-{}-{number}", self.me.id));
-            let began = Instant::now();
             if let Ok((offset, uncertainty, _)) = probe::stamp(self.fs(), &path) {
-                self.me.cost = began.elapsed().as_secs_f64();
                 let uncertainty = uncertainty + probe::TICK;
                 if self.me.clock.is_none_or(|(_, least)| uncertainty < least) {
                     self.me.clock = Some((offset, uncertainty));
                 }
             }
+            let _ = self.remove(&path);
+            let path = self.own(&format!("cost-{}-{number}", self.me.id));
+            let began = Instant::now();
+            let _ = self.fs().create(&path, None);
+            self.me.cost = self.me.cost.min(began.elapsed().as_secs_f64());
             let _ = self.remove(&path);
         }
     }
@@ -480,6 +489,58 @@ impl Meeting {
             // Whether the others are still there, and went on for want of success.
             self.until(Duration::ZERO, |_| false)?;
         }
+    }
+
+    /// One host replaces a file again and again, and the others look for a moment in which it is missing.
+    fn gaps(&mut self, whose: usize) -> Met<()> {
+        let path = self.place.join(format!("gap-{whose}"));
+        let [begun, looking, done] = ["begun", "looking", "done"].map(|what| gap(whose, what));
+        if whose == self.own_index() {
+            self.made.insert(path.clone());
+            let made = self.write(&path, b"0");
+            let works = made.is_ok();
+            self.note(
+                begun,
+                made.map_or_else(|error| Note::Failed(error.to_string()), |_| Note::Yes),
+            )?;
+            self.all(|account| account.notes.contains_key(&looking))?;
+            for number in 0..REPLACEMENTS {
+                let temp = self.own(&format!("gap-{}-{number}", self.me.id));
+                let replaced = self
+                    .fs()
+                    .create(&temp, None)
+                    .and_then(|_| self.fs().rename(&temp, &path));
+                if replaced.is_err() || !works {
+                    break;
+                }
+                self.made.remove(&temp);
+                if self.published.elapsed() > BEAT {
+                    self.publish()?;
+                }
+            }
+            self.note(done, Note::Yes)?;
+        } else {
+            let holder = self.me.roster[whose].clone();
+            let says = |meeting: &Self, what: &str| meeting.account(&holder).notes.get(what).cloned();
+            self.until(GONE, |meeting| says(meeting, &begun).is_some())?;
+            let works = says(self, &begun) == Some(Note::Yes);
+            self.note(looking, Note::Yes)?;
+            let (mut looks, mut missed) = (0_u32, 0_u32);
+            while !self.until(Duration::ZERO, |meeting| says(meeting, &done).is_some())? {
+                for _ in 0..LOOKS {
+                    let gone = self.look(&path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+                    looks += 1;
+                    missed += u32::from(works && gone);
+                }
+            }
+            self.me.notes.insert(gap(whose, "looked"), Note::Took(looks.into()));
+            self.me.notes.insert(gap(whose, "missed"), Note::Took(missed.into()));
+        }
+        self.together()?;
+        if whose == self.own_index() {
+            let _ = self.remove(&path);
+        }
+        Ok(())
     }
 
     /// Rounds in which all try to take the same name at the same time.

@@ -48,7 +48,7 @@ pub struct Account {
     pub step: u32,
     /// Seconds that the files' clock is ahead of its own, and by how much that may be wrong.
     pub clock: Option<(f64, f64)>,
-    /// Seconds that it takes to create a file.
+    /// Seconds that it takes to create a file, at best.
     pub cost: f64,
     /// Of whoever leads: when the rounds of a prize begin, by the files' clock, the seconds of a round, and their number.
     pub plans: BTreeMap<String, Plan>,
@@ -105,6 +105,11 @@ pub(super) fn lock(kind: &str, whose: usize, what: &str) -> String {
     format!("{kind} {whose} {what}")
 }
 
+/// The place in the programme of what belongs to one host's replacing a file again and again.
+pub(super) fn gap(whose: usize, what: &str) -> String {
+    format!("gap {whose} {what}")
+}
+
 /// The place in the programme of a turn in the sequence of stamps.
 pub(super) fn turn(number: usize) -> String {
     format!("stamp {number}")
@@ -117,6 +122,7 @@ pub fn judge(accounts: &[Account]) -> Vec<Finding> {
     for what in SIGHTS {
         found.push(seen(accounts, what));
     }
+    found.push(gaps(accounts));
     found.push(learns(accounts));
     for prize in PRIZES {
         found.push(winners(accounts, prize));
@@ -255,6 +261,34 @@ fn time(seconds: f64) -> String {
         s if s < 1.0 => format!("{:.0} ms", s * 1e3),
         s => format!("{s:.1} s"),
     }
+}
+
+fn gaps(accounts: &[Account]) -> Finding {
+    let id = "see-no-gap";
+    let why = "a claim that sees no record while it is replaced takes a lease that is held";
+    let sum = |what: &str| -> f64 {
+        let places = (0..accounts.len()).map(|whose| gap(whose, what));
+        let notes = places.flat_map(|place| accounts.iter().filter_map(move |account| account.notes.get(&place)));
+        notes
+            .map(|note| if let Note::Took(count) = note { *count } else { 0.0 })
+            .sum()
+    };
+    let (looked, missed) = (sum("looked"), sum("missed"));
+    if missed > 0.0 {
+        let what = format!("a file that another host replaces is missing in {missed:.0} of {looked:.0} looks");
+        return finding(Level::Problem, id, what)
+            .why(why)
+            .remedy("do not use this directory between these hosts; docs/filesystems.md");
+    }
+    match looked > 0.0 {
+        true => finding(
+            Level::Ok,
+            id,
+            format!("a file that another host replaces is never missing ({looked:.0} looks)"),
+        ),
+        false => finding(Level::Note, id, "was not tried"),
+    }
+    .why(why)
 }
 
 fn learns(accounts: &[Account]) -> Finding {
