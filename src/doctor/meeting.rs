@@ -599,6 +599,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_missing_for_a_moment_is_a_problem() {
+        let mut accounts = two();
+        assert_eq!(level(&accounts, "see-no-gap").0, Level::Note);
+        accounts[1].notes.insert(gap(0, "looked"), Note::Took(400.0));
+        accounts[1].notes.insert(gap(0, "missed"), Note::Took(0.0));
+        assert_eq!(level(&accounts, "see-no-gap").0, Level::Ok);
+        accounts[1].notes.insert(gap(0, "missed"), Note::Took(2.0));
+        let (found, what) = level(&accounts, "see-no-gap");
+        assert!(
+            found == Level::Problem && what.ends_with("missing in 2 of 400 looks"),
+            "{what}"
+        );
+    }
+
+    #[test]
     fn what_one_host_does_not_see_is_a_problem() {
         let mut accounts = two();
         accounts[0].notes.insert(sight(0, 0, "create"), Note::Took(0.02));

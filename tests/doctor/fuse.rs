@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use super::Said;
 use super::support::host::{Host, initial, possible};
-use super::support::{Answer, LEASEHOLD, clean, directory, eventually, names};
+use super::support::{clean, directory, eventually, names};
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
@@ -88,39 +88,6 @@ fn a_server_that_cannot_replace_is_refused() {
         said.json
     );
     assert_eq!(names(&dir.path().join("store")), [""; 0]);
-}
-
-/// With the workaround, sshfs removes a file before it replaces it. It hides that from its own host: another one finds out.
-#[test]
-fn a_rename_in_two_steps_is_seen_by_another_host() {
-    let (dir, _) = directory();
-    let Some(host) = mounted(dir.path(), "-P posix-rename", "workaround=rename,dir_cache=no") else {
-        return;
-    };
-    let other = Host::named("server").start();
-    let come = |host: &Host, place: &str| {
-        let mut command = host.command(LEASEHOLD);
-        command
-            .arg("doctor")
-            .arg(dir.path().join(place))
-            .args(["--meet", "x", "--json"]);
-        let piped = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        piped.spawn().unwrap()
-    };
-    let both = [come(&host, "mnt"), come(&other, "store")];
-    for child in both {
-        let said = Said::from(Answer::from(child.wait_with_output().unwrap()));
-        assert_eq!(said.code, 74, "{}", said.json);
-        assert!(
-            said.of("see-no-gap")
-                .starts_with("problem: a file that another host replaces is missing"),
-            "{}",
-            said.json
-        );
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::Judge;
@@ -159,6 +160,21 @@ fn one_host_finds_what_is_missing_and_what_lies() {
         assert_eq!(level(&report.findings, id), Some(expected), "{:?}", report.findings);
         assert_eq!(names(dir.path()), [""; 0], "{id}");
     }
+}
+
+#[test]
+fn a_name_that_is_missing_for_a_moment_is_found_out() {
+    static STATS: AtomicUsize = AtomicUsize::new(0);
+    let (dir, _) = directory();
+    let now_and_then =
+        |call| (call == Call::Stat && STATS.fetch_add(1, Ordering::Relaxed) % 50 == 49).then_some(Errno::ENOENT);
+    let report = doctor(dir.path(), nothing, now_and_then).examine();
+    assert_eq!(
+        level(&report.findings, "atomic-rename"),
+        Some(Level::Problem),
+        "{:?}",
+        report.findings
+    );
 }
 
 /// Two that meet over such a filesystem.

@@ -180,7 +180,7 @@ fn one_leaves() {
         .spawn()
         .unwrap();
     let other = comes(&b, dir.path(), &[]);
-    eventually("they have begun", || is_said(dir.path(), "\"roster\":[\""));
+    eventually("both have begun", || is_said(dir.path(), "\"create 0.0\":"));
     signal(&one, Signal::TERM);
     assert_eq!(one.wait().unwrap().signal(), Some(15));
     let other = ends(other);

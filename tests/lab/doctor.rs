@@ -187,7 +187,7 @@ fn vanished(lab: &mut Lab) -> Result {
         let said = a.ok(&format!(
             "cat /mnt/v4/{dir}/.leasehold-meeting-*/host-* 2>/dev/null || true"
         ))?;
-        Ok(said.contains("\"roster\":[\"").then_some(()))
+        Ok(said.contains("\"create 0.0\":").then_some(()))
     })?;
     lab.crash("b")?;
     let done = one.wait(Duration::from_secs(120))?.ok_or("it still meets")?;
