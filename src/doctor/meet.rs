@@ -351,7 +351,7 @@ impl Meeting {
                     .values()
                     .filter(|peer| lives(peer))
                     .map(|peer| &peer.account.roster);
-                rosters.cloned().find(|roster| roster.contains(&own))
+                rosters.into_iter().find(|roster| roster.contains(&own)).cloned()
             };
             if let Some(roster) = settled {
                 self.me.roster = roster;

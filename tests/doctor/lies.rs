@@ -10,11 +10,9 @@ use leasehold::Judge;
 use leasehold::doctor::{Doctor, Finding, Level};
 use nix::errno::Errno;
 
+use super::support::faulty::Call;
+use super::support::faulty::stand_in::stand_in;
 use super::support::{directory, names};
-
-#[path = "../support/stand_in.rs"]
-mod stand_in;
-use stand_in::{Call, stand_in};
 
 type Lie = fn(Call) -> Option<Errno>;
 
