@@ -12,7 +12,6 @@ use crate::facts::{Facts, RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
 use crate::observe::{Judge, Sight, directory, look, names_directory};
-use crate::owner::Pid;
 use crate::platform;
 use crate::record::Record;
 use crate::verdict::Judgement;
@@ -184,15 +183,8 @@ impl Site {
         }
     }
 
-    /// Whether the writer of a temp file was a process of this boot and pid namespace that has ended.
     fn is_gone(&self, temp: TempId) -> bool {
-        self.scope != 0
-            && temp.scope() == self.scope
-            && Pid::new(temp.pid().into()).is_some_and(|pid| {
-                let found = self.judge.table.probe(pid, false);
-                // What has exited and only waits to be reaped makes no more calls.
-                found.exists == Some(false) || found.threads_alive == Some(false)
-            })
+        self.judge.has_ended(self.scope, temp)
     }
 }
 

@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::platform;
 
 /// What kind of thing has a name.
@@ -87,6 +89,41 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn unlink(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, at most `limit` of them.
     fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>>;
+
+    // What follows serves the doctor alone, which reports what a filesystem does not have: a stand-in may go without.
+
+    /// Sets the times of an open file to now, by its descriptor (futimens(2)).
+    fn touch(&self, _file: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Takes an exclusive lock of the other kind (F_OFD_SETLK, fcntl(2)), in the same way.
+    fn lock_range(&self, _file: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// What is left of a filesystem (statvfs(3)).
+    fn space(&self, _dir: &Path) -> io::Result<Space> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Creates a directory, exclusively.
+    fn make_dir(&self, _dir: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Removes a directory that is empty.
+    fn remove_dir(&self, _dir: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What is left of a filesystem, for its ordinary users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Space {
+    /// Bytes.
+    pub bytes: u64,
+    /// Files; `None` where they are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Bytes that a name may have.
+    pub longest_name: u64,
 }
 
 /// Real files.
@@ -175,5 +212,25 @@ impl Fs for Disk {
             .take(limit)
             .map(|entry| Ok(entry?.file_name()))
             .collect()
+    }
+
+    fn touch(&self, file: &File) -> io::Result<()> {
+        platform::touch(file)
+    }
+
+    fn lock_range(&self, file: &File) -> io::Result<()> {
+        platform::lock_range(file)
+    }
+
+    fn space(&self, dir: &Path) -> io::Result<Space> {
+        platform::space(dir)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::create_dir(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::remove_dir(dir)
     }
 }

@@ -1,6 +1,7 @@
 //! Who we are: what this host and a process of it would write into an owner line.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -33,6 +34,25 @@ pub struct Host {
     pub host_id_source: Option<&'static str>,
 }
 
+/// Why records that a host writes are weaker than they could be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Weakness {
+    /// A word for it that stays the same.
+    pub id: &'static str,
+    /// What it is.
+    pub what: String,
+    /// What comes of it.
+    pub why: &'static str,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl fmt::Display for Weakness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.what, self.why, self.remedy)
+    }
+}
+
 impl Host {
     /// The host on which this process runs. What is missing is absent: a degraded mode, not an error.
     pub fn here() -> Self {
@@ -54,37 +74,59 @@ impl Host {
     }
 
     /// Why records that this host writes are weaker than they could be, each with the remedy.
-    pub fn weaknesses(&self) -> Vec<String> {
+    pub fn weaknesses(&self) -> Vec<Weakness> {
         let host = &self.observer;
         let operator = host.host_id.is_some();
         let mut found = Vec::new();
+        let mut add = |id, what: String, why, remedy: String| found.push(Weakness { id, what, why, remedy });
         let name = host.host.as_deref().unwrap_or_default();
         if (name.is_empty() || name == "localhost" || name.starts_with("localhost.")) && !operator {
-            found.push(format!(
-                "the host name `{name}` names no host: set it, or {HOST_ID_VARIABLE}"
-            ));
+            add(
+                "host-name",
+                format!("the host name `{name}` names no host"),
+                "after a reboot this host is not known again, and nobody can tell whom to ask",
+                format!("set it, or {HOST_ID_VARIABLE}"),
+            );
         }
         if host.machine.is_none() && !operator {
-            found.push(format!(
-                "no machine id: after a reboot this host is not known again; see machine-id(5), or set {HOST_ID_VARIABLE}"
-            ));
+            add(
+                "machine-id",
+                "no machine id".into(),
+                "after a reboot this host is not known again",
+                format!("see machine-id(5), or set {HOST_ID_VARIABLE}"),
+            );
         }
         if host.boot.is_none() {
-            found.push("no boot id: no record can be placed in a boot, and every verdict is undetermined".into());
+            add(
+                "boot-id",
+                "no boot id".into(),
+                "no record can be placed in a boot, and every verdict is undetermined",
+                "mount /proc; see random(4)".into(),
+            );
         }
         if host.pidns.is_some_and(|pidns| pidns != INITIAL_PIDNS) && !operator {
-            found.push(format!(
-                "a pid namespace of its own (a container): name and machine id prove nothing here; set {HOST_ID_VARIABLE} \
-                 to something that stays with this container's place"
-            ));
+            add(
+                "container",
+                "a pid namespace of its own (a container)".into(),
+                "name and machine id prove nothing here",
+                format!("set {HOST_ID_VARIABLE} to something that stays with this container's place"),
+            );
         }
         if host.proc_is_own == Some(false) {
-            found.push(FOREIGN_PROC.into());
+            add(
+                "foreign-proc",
+                "/proc here shows another pid namespace".into(),
+                "no process can be named from here, so nothing can be claimed",
+                "mount this namespace's own /proc".into(),
+            );
         }
         if self.host_id_source == Some("file") && platform::is_on_network(Path::new(HOST_ID_FILE)) {
-            found.push(format!(
-                "{HOST_ID_FILE} is on a network filesystem: other hosts may read the same id"
-            ));
+            add(
+                "shared-host-id",
+                format!("{HOST_ID_FILE} is on a network filesystem"),
+                "other hosts may read the same id, and would be taken for this one",
+                "keep it on this host's own disk".into(),
+            );
         }
         found
     }

@@ -101,6 +101,7 @@ mod change;
 mod claim;
 pub mod clock;
 pub mod deadline;
+pub mod doctor;
 mod error;
 pub mod facts;
 pub mod fs;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// How far a lock on a file of a mount reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockReach {
     /// The file is of this host alone, and so are its locks.
@@ -17,6 +17,7 @@ pub enum LockReach {
     /// Other hosts see the file, but not the lock.
     NotShared,
     /// Not known.
+    #[default]
     Unknown,
 }
 
@@ -45,9 +46,13 @@ impl LockReach {
 }
 
 /// One line of `/proc/self/mountinfo`, proc_pid_mountinfo(5).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
+    /// The mount's number, as statx(2) gives it.
+    #[serde(skip)]
+    pub id: u64,
     /// Major and minor number of the device, as `st_dev` has them.
+    #[serde(skip)]
     pub device: (u32, u32),
     /// Where it is mounted, unescaped.
     pub target: String,
@@ -63,7 +68,9 @@ impl Mount {
     /// A line; `None` for one of another form.
     pub fn parse(line: &str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
-        let mut left = before.split(' ').skip(2);
+        let mut left = before.split(' ');
+        let id = left.next()?.parse().ok()?;
+        let mut left = left.skip(1);
         let (major, minor) = left.next()?.split_once(':')?;
         let target = unescape(left.nth(1)?);
         let own = left.next()?;
@@ -71,6 +78,7 @@ impl Mount {
         let (kind, source) = (right.next()?.to_owned(), unescape(right.next()?));
         let options = own.split(',').chain(right.next().unwrap_or_default().split(','));
         Some(Self {
+            id,
             device: (major.parse().ok()?, minor.parse().ok()?),
             target,
             kind,
@@ -79,14 +87,21 @@ impl Mount {
         })
     }
 
+    /// Whether it has this option, which has no value.
+    pub fn has(&self, name: &str) -> bool {
+        self.options.iter().any(|option| option == name)
+    }
+
+    /// The value of an option.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.options
+            .iter()
+            .find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+    }
+
     /// How far its locks reach, by nfs(5), mount.cifs(8) and the Lustre manual.
     pub fn lock_reach(&self) -> LockReach {
-        let has = |name: &str| self.options.iter().any(|option| option == name);
-        let value = |name: &str| {
-            self.options
-                .iter()
-                .find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
-        };
+        let (has, value) = (|name| self.has(name), |name| self.value(name));
         match self.kind.as_str() {
             "nfs" | "nfs4" => {
                 // With posix alone a flock reaches the server, but the question, which is one of POSIX locks, does not.

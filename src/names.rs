@@ -86,19 +86,27 @@ pub fn parse_ballot(name: &OsStr, candidate: &OsStr) -> Option<u64> {
 
 /// Whether `candidate` belongs to some record as its temp file or ballot: not a record itself.
 pub fn is_companion(candidate: &OsStr) -> bool {
-    let bytes = candidate.as_encoded_bytes();
-    let Some(rest) = bytes.strip_prefix(b".") else {
-        return false;
-    };
-    let ends = |mark: &[u8], tail: fn(&[u8]) -> bool| {
+    is_temp(candidate) || is_ballot(candidate)
+}
+
+/// Whether `candidate` is a temp file of some record.
+pub fn is_temp(candidate: &OsStr) -> bool {
+    ends(candidate, b".t-", |tail| parse_hex128(tail).is_some())
+}
+
+/// Whether `candidate` is a ballot of some record.
+pub fn is_ballot(candidate: &OsStr) -> bool {
+    ends(candidate, b".ballot-", |tail| {
+        !tail.is_empty() && tail.iter().all(u8::is_ascii_digit)
+    })
+}
+
+fn ends(candidate: &OsStr, mark: &[u8], tail: fn(&[u8]) -> bool) -> bool {
+    candidate.as_encoded_bytes().strip_prefix(b".").is_some_and(|rest| {
         rest.windows(mark.len())
-            .rposition(|w| w == mark)
+            .rposition(|window| window == mark)
             .is_some_and(|at| at > 0 && tail(&rest[at + mark.len()..]))
-    };
-    ends(b".t-", |tail| parse_hex128(tail).is_some())
-        || ends(b".ballot-", |tail| {
-            !tail.is_empty() && tail.iter().all(u8::is_ascii_digit)
-        })
+    })
 }
 
 fn suffix<'c>(name: &OsStr, candidate: &'c OsStr, mark: &[u8]) -> Option<&'c [u8]> {

@@ -15,6 +15,7 @@ use crate::identity::Host;
 use crate::lapse::{Mark, Watch};
 use crate::legacy::{self, Content, FAMILIES};
 use crate::mount::LockReach;
+use crate::names::TempId;
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::{Flaw, LARGEST, Record};
@@ -85,7 +86,7 @@ pub struct Judge {
     pub(crate) table: Arc<dyn ProcessTable>,
     pub(crate) host: Arc<Host>,
     /// How far the locks of a directory's files reach.
-    reach: fn(&Path) -> LockReach,
+    pub(crate) reach: fn(&Path) -> LockReach,
 }
 
 impl Judge {
@@ -128,6 +129,17 @@ impl Judge {
     /// This host.
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// Whether the writer of a temp file was a process of this boot and pid namespace, `scope`, that has ended.
+    pub(crate) fn has_ended(&self, scope: u64, temp: TempId) -> bool {
+        scope != 0
+            && temp.scope() == scope
+            && Pid::new(temp.pid().into()).is_some_and(|pid| {
+                let found = self.table.probe(pid, false);
+                // What has exited and only waits to be reaped makes no more calls.
+                found.exists == Some(false) || found.threads_alive == Some(false)
+            })
     }
 
     /// Reads a record without judging it; `None` where there is none.

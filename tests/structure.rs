@@ -7,6 +7,8 @@ const PURE: [&str; 16] = [
     "advice",
     "ballot",
     "deadline",
+    "doctor/findings",
+    "doctor/meeting",
     "facts",
     "keeping",
     "key",

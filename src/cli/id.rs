@@ -31,7 +31,7 @@ pub(crate) fn run(args: Args) -> Exit {
         Ok(process) => process,
         Err(error) => return super::fail(&error, std::path::Path::new(""), args.json),
     };
-    let warnings = host.weaknesses();
+    let warnings: Vec<String> = host.weaknesses().iter().map(ToString::to_string).collect();
     let mut object = match json!(host) {
         Value::Object(object) => object,
         _ => Default::default(),

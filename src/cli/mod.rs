@@ -3,6 +3,7 @@
 mod ask;
 mod breaking;
 mod claim;
+mod doctor;
 mod exit;
 mod holder;
 mod id;
@@ -81,6 +82,8 @@ enum Verb {
     Ask(ask::Args),
     /// Break somebody's lease: an operator's decision, recorded as one
     Break(breaking::Args),
+    /// Find out what a directory, its mount and this host can and cannot do
+    Doctor(doctor::Args),
     /// Print what this host and a process of it would write into a record
     Id(id::Args),
 }
@@ -123,6 +126,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Path(args) => path::run(args),
         Verb::Ask(args) => ask::run(args),
         Verb::Break(args) => breaking::run(args),
+        Verb::Doctor(args) => return doctor::run(args),
         Verb::Id(args) => id::run(args),
     }
     .into()

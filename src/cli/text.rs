@@ -182,7 +182,7 @@ fn owner(record: &RecordFacts) -> Option<String> {
 }
 
 /// The word of an answer, as JSON spells it.
-fn word(value: &impl serde::Serialize) -> String {
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))

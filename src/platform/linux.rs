@@ -14,6 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::libc;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -21,8 +23,8 @@ use rustix::process::PidfdFlags;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::facts::ProcessFacts;
-use crate::fs::{Kind, Stat};
-use crate::mount::{self, LockReach};
+use crate::fs::{Kind, Space, Stat};
+use crate::mount::{self, LockReach, Mount};
 use crate::owner::Pid;
 
 /// statfs(2) type of pidfs, where a pidfd has an inode that is never reused within a boot (Linux 6.9).
@@ -477,16 +479,158 @@ pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
     file.write_all_at(bytes, offset)
 }
 
+/// The whole file, exclusively.
+const WHOLE: libc::flock = libc::flock {
+    l_type: libc::F_WRLCK as i16,
+    l_whence: libc::SEEK_SET as i16,
+    l_start: 0,
+    l_len: 0,
+    l_pid: 0,
+};
+
 pub(super) fn is_locked(file: &File) -> io::Result<bool> {
-    let mut asked = nix::libc::flock {
-        l_type: nix::libc::F_WRLCK as i16,
-        l_whence: nix::libc::SEEK_SET as i16,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
+    let mut asked = WHOLE;
     nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut asked))?;
-    Ok(i32::from(asked.l_type) != nix::libc::F_UNLCK)
+    Ok(i32::from(asked.l_type) != libc::F_UNLCK)
+}
+
+pub(super) fn lock_range(file: &File) -> io::Result<()> {
+    match nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&WHOLE)) {
+        Ok(_) => Ok(()),
+        // fcntl(2): one or the other when the lock is held by another.
+        Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn touch(file: &File) -> io::Result<()> {
+    let now = rustix::fs::Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_NOW,
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::futimens(file, &times))?)
+}
+
+pub(super) fn space(dir: &Path) -> io::Result<Space> {
+    let found = rustix::io::retry_on_intr(|| rustix::fs::statvfs(dir))?;
+    Ok(Space {
+        bytes: found.f_bavail.saturating_mul(found.f_frsize),
+        // No total: they are not counted (Btrfs, some network filesystems).
+        files: (found.f_files > 0).then_some(found.f_favail),
+        longest_name: found.f_namemax,
+    })
+}
+
+pub(super) fn mount_of(path: &Path) -> Option<Mount> {
+    let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let found = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    let id = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
+    let device = (found.stx_dev_major, found.stx_dev_minor);
+    // Before Linux 5.8, the device alone.
+    mountinfo.lines().filter_map(Mount::parse).find(|mount| match id {
+        true => mount.id == found.stx_mnt_id,
+        false => mount.device == device,
+    })
+}
+
+pub(super) fn static_host_name() -> Option<String> {
+    read_small("/etc/hostname").filter(|name| !name.is_empty())
+}
+
+/// SIGINT and SIGTERM, held back while there is something to tidy up.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    signals: SignalFd,
+    old_mask: SigSet,
+}
+
+impl Interrupts {
+    /// Holds them back in this thread, and in those that it starts from now on.
+    pub(crate) fn hold() -> Option<Self> {
+        let mask: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).ok()?;
+        let old_mask = mask.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).ok()?;
+        Some(Self { signals, old_mask })
+    }
+
+    /// One that has come.
+    pub(crate) fn take(&self) -> Option<i32> {
+        let signal = self.signals.read_signal().ok()??;
+        i32::try_from(signal.ssi_signo).ok()
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        let _ = self.old_mask.thread_set_mask();
+    }
+}
+
+pub(super) fn is_single_threaded() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
+
+/// How long a process may take to end after a signal was passed on to it.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// Does work in a process of its own, and gives the code that it comes to, or the signal that ended it. A process whose
+/// thread waits for a dead mount cannot end; this one is left behind then.
+///
+/// # Safety
+/// The caller is this process's only thread.
+pub(super) unsafe fn apart(work: impl FnOnce() -> u8) -> io::Result<Result<u8, i32>> {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    let interrupts = Interrupts::hold();
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // SAFETY: with one thread, no lock is held by another that the copy does not have.
+    let child = match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => child,
+        nix::unistd::ForkResult::Child => {
+            drop((interrupts, told));
+            let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+            let code = work();
+            // Whoever reads what was printed is not to wait for a process that cannot end.
+            for stream in 0..=2 {
+                let _ = nix::unistd::close(stream);
+            }
+            let _ = rustix::io::write(&tell, &[code]);
+            std::process::exit(code.into());
+        }
+    };
+    drop(tell);
+    let mut passed_on: Option<(i32, std::time::Instant)> = None;
+    loop {
+        let tick = Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        let ready = rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(&told, PollFlags::IN)], Some(&tick)))?;
+        if ready > 0 {
+            let mut code = [0];
+            if rustix::io::retry_on_intr(|| rustix::io::read(&told, &mut code))? == 1 {
+                return Ok(Ok(code[0]));
+            }
+            // It ended before it came to a code.
+            return match waitpid(child, None::<WaitPidFlag>)? {
+                WaitStatus::Signaled(_, signal, _) => Ok(Err(signal as i32)),
+                WaitStatus::Exited(_, code) => Ok(Ok(u8::try_from(code).unwrap_or(u8::MAX))),
+                _ => Err(io::ErrorKind::Other.into()),
+            };
+        }
+        if let Some((signal, since)) = passed_on
+            && since.elapsed() > LEAVING
+        {
+            return Ok(Err(signal));
+        }
+        if let Some(signal) = interrupts.as_ref().and_then(Interrupts::take) {
+            let _ = nix::sys::signal::kill(child, Signal::try_from(signal).ok());
+            passed_on.get_or_insert((signal, std::time::Instant::now()));
+        }
+    }
 }
 
 pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {

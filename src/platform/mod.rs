@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::facts::ProcessFacts;
-use crate::fs::Stat;
-use crate::mount::LockReach;
+use crate::fs::{Space, Stat};
+use crate::mount::{LockReach, Mount};
 use crate::owner::Pid;
 
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
@@ -24,9 +24,9 @@ mod other;
 #[cfg(not(all(target_os = "linux", not(leasehold_portable))))]
 use other as os;
 
-pub(crate) use os::ExitWatch;
 #[cfg(fuzzing)]
 pub use os::stat_fields;
+pub(crate) use os::{ExitWatch, Interrupts};
 #[cfg(all(target_os = "linux", not(leasehold_portable)))]
 pub(crate) use os::{cgroup, child};
 
@@ -178,6 +178,43 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()>
 /// filesystem flock(2) locks are not seen this way.
 pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     os::is_locked(file)
+}
+
+/// Takes an exclusive lock on the whole file (F_OFD_SETLK, fcntl(2)), without waiting.
+pub(crate) fn lock_range(file: &File) -> io::Result<()> {
+    os::lock_range(file)
+}
+
+/// Sets a file's times to now: by the clock of whoever stores it, where the system has a way to say so.
+pub(crate) fn touch(file: &File) -> io::Result<()> {
+    os::touch(file)
+}
+
+/// What is left of a filesystem.
+pub(crate) fn space(dir: &Path) -> io::Result<Space> {
+    os::space(dir)
+}
+
+/// The mount that a path lies on.
+pub(crate) fn mount_of(path: &Path) -> Option<Mount> {
+    os::mount_of(path)
+}
+
+/// The name that this host is given when it boots, where that is written down.
+pub(crate) fn static_host_name() -> Option<String> {
+    os::static_host_name()
+}
+
+/// Does work in a process of its own, which is left behind if it cannot end; the code that it comes to, or the signal that
+/// ended it. In this very process where it has other threads, or no other process can be had.
+pub(crate) fn apart(work: impl Fn() -> u8) -> Result<u8, i32> {
+    if os::is_single_threaded() {
+        // SAFETY: this is the only thread.
+        if let Ok(done) = unsafe { os::apart(&work) } {
+            return done;
+        }
+    }
+    Ok(work())
 }
 
 /// Creates a symbolic link that holds `target`.

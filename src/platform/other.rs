@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::facts::ProcessFacts;
-use crate::fs::{Kind, Stat};
-use crate::mount::LockReach;
+use crate::fs::{Kind, Space, Stat};
+use crate::mount::{LockReach, Mount};
 use crate::owner::Pid;
 
 pub(super) fn machine_id() -> Option<String> {
@@ -174,6 +174,49 @@ pub(super) fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result
 /// Ballots are files where links need a privilege.
 pub(super) fn is_locked(_file: &File) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn lock_range(_file: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn touch(file: &File) -> io::Result<()> {
+    file.set_modified(std::time::SystemTime::now())
+}
+
+pub(super) fn space(_dir: &Path) -> io::Result<Space> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn mount_of(_path: &Path) -> Option<Mount> {
+    None
+}
+
+pub(super) fn static_host_name() -> Option<String> {
+    None
+}
+
+/// Signals are not held back here: what is left behind is removed by the next run.
+#[derive(Debug)]
+pub(crate) enum Interrupts {}
+
+impl Interrupts {
+    pub(crate) fn hold() -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn take(&self) -> Option<i32> {
+        match *self {}
+    }
+}
+
+pub(super) fn is_single_threaded() -> bool {
+    true
+}
+
+/// In this very process.
+pub(super) unsafe fn apart(work: impl FnOnce() -> u8) -> io::Result<Result<u8, i32>> {
+    Ok(Ok(work()))
 }
 
 pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {

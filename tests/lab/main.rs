@@ -3,6 +3,7 @@
 
 mod cost;
 mod crowd;
+mod doctor;
 mod holder;
 mod kit;
 mod midway;
@@ -33,6 +34,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     server::SCENARIOS,
     midway::SCENARIOS,
     mounts::SCENARIOS,
+    doctor::SCENARIOS,
     cost::SCENARIOS,
     crowd::SCENARIOS,
 ];

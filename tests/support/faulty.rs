@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 #[path = "stand_in.rs"]
-mod stand_in;
+pub mod stand_in;
 pub use stand_in::Call;
 use stand_in::stand_in;
 

@@ -26,6 +26,11 @@ pub enum Call {
     Rename,
     Unlink,
     List,
+    Touch,
+    LockRange,
+    Space,
+    MakeDir,
+    RemoveDir,
 }
 
 impl Call {
@@ -33,7 +38,16 @@ impl Call {
     pub fn changes(self) -> bool {
         matches!(
             self,
-            Self::Create | Self::Write | Self::Sync | Self::Symlink | Self::Link | Self::Rename | Self::Unlink
+            Self::Create
+                | Self::Write
+                | Self::Sync
+                | Self::Symlink
+                | Self::Link
+                | Self::Rename
+                | Self::Unlink
+                | Self::Touch
+                | Self::MakeDir
+                | Self::RemoveDir
         )
     }
 }
@@ -59,6 +73,11 @@ macro_rules! stand_in {
                 Rename rename(from: &std::path::Path, to: &std::path::Path) -> ();
                 Unlink unlink(path: &std::path::Path) -> ();
                 List list(dir: &std::path::Path, limit: usize) -> Vec<std::ffi::OsString>;
+                Touch touch(file: &std::fs::File) -> ();
+                LockRange lock_range(file: &std::fs::File) -> ();
+                Space space(dir: &std::path::Path) -> leasehold::fs::Space;
+                MakeDir make_dir(dir: &std::path::Path) -> ();
+                RemoveDir remove_dir(dir: &std::path::Path) -> ();
             }
         }
     };
