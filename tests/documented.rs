@@ -1,0 +1,475 @@
+//! The documents, taken at their word: README.md and docs/*.md. Their commands are run as printed and have to do what is
+//! said beside them, and what they name has to exist.
+//!
+//! What the documents keep to, so that this can be done:
+//! - Commands stand in blocks of `sh`. One shell runs all those of a document, in order, in a directory of its own with
+//!   the repository's scripts/ in it. `ssh` leads to this machine as it is known to its operator: login-a.
+//! - Each command ends with 0, unless its comment says `(exit 3)` or `(exit 0 or 2)`.
+//! - A comment that begins with a verdict shows what is printed, columns two spaces apart. Verdict, reason and the last
+//!   column have to be those, and their number; host and pid are this machine's.
+//! - `<!-- before: COMMANDS -->` ahead of a block does what its reader has done by then.
+//! - `<!-- not run: REASON -->` ahead of a block keeps it from being run. What it calls has to exist all the same.
+#![cfg(all(target_os = "linux", feature = "cli"))]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Answer, LEASEHOLD, clean};
+
+/// A block of code.
+#[derive(Default)]
+struct Block {
+    /// Of its first line.
+    line: usize,
+    language: String,
+    before: String,
+    not_run: Option<String>,
+    text: String,
+}
+
+struct Document {
+    path: PathBuf,
+    blocks: Vec<Block>,
+    /// The rest, with the numbers of the lines.
+    prose: Vec<(usize, String)>,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn documents() -> Vec<Document> {
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let mut paths: Vec<PathBuf> = docs.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.push(root().join("README.md"));
+    paths.sort();
+    paths.into_iter().map(Document::read).collect()
+}
+
+impl Document {
+    fn read(path: PathBuf) -> Self {
+        let (mut blocks, mut prose, mut next) = (Vec::new(), Vec::new(), Block::default());
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines = text.lines().zip(1..);
+        let mut blank = true;
+        while let Some((line, number)) = lines.next() {
+            let words = line.trim_start();
+            let indent = line.len() - words.len();
+            if let Some(language) = words.strip_prefix("```") {
+                next.line = number + 1;
+                next.language = language.to_owned();
+                for (line, _) in lines.by_ref().take_while(|(line, _)| line.trim() != "```") {
+                    next.text.push_str(line.get(indent..).unwrap_or_default());
+                    next.text.push('\n');
+                }
+                blocks.push(std::mem::take(&mut next));
+            } else if let Some(comment) = words.strip_prefix("<!-- ") {
+                let mut comment = comment.to_owned();
+                while !comment.contains("-->") {
+                    let (more, _) = lines.next().expect("the end of a comment");
+                    comment.push('\n');
+                    comment.push_str(more);
+                }
+                let comment = comment.split("-->").next().unwrap().trim();
+                match comment.split_once(": ") {
+                    Some(("before", commands)) => next.before = commands.to_owned(),
+                    Some(("not run", reason)) => next.not_run = Some(reason.to_owned()),
+                    _ => {}
+                }
+            } else {
+                if blank && indent >= 4 && !words.is_empty() {
+                    // So that no command is missed.
+                    panic!(
+                        "{}:{number}: an indented block; fence it, and name its language",
+                        path.display()
+                    );
+                }
+                prose.push((number, line.to_owned()));
+            }
+            blank = words.is_empty();
+        }
+        Self { path, blocks, prose }
+    }
+
+    fn name(&self) -> String {
+        self.path.strip_prefix(root()).unwrap().display().to_string()
+    }
+}
+
+/// The commands of a block, each with the number of its first line: as many lines as a shell takes for whole.
+fn commands(block: &Block) -> Vec<(usize, String)> {
+    let (mut commands, mut command, mut first) = (Vec::new(), String::new(), 0);
+    for (line, number) in block.text.lines().zip(block.line..) {
+        if command.is_empty() {
+            first = number;
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+        }
+        command.push_str(line);
+        command.push('\n');
+        let whole = clean("sh")
+            .args(["-nc", &command])
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        if whole.success() && !line.ends_with('\\') {
+            commands.push((first, std::mem::take(&mut command)));
+        }
+    }
+    assert_eq!(command, "", "line {first}: no whole command");
+    commands
+}
+
+/// What is said behind a command.
+fn comment(command: &str) -> &str {
+    let line = command.trim_end().lines().last().unwrap();
+    line.rsplit_once(" # ").map_or("", |(_, comment)| comment.trim())
+}
+
+/// The verdict that a comment shows, with what follows.
+fn shown(comment: &str) -> Option<(i32, Vec<&str>)> {
+    let columns: Vec<&str> = comment
+        .split("  ")
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let verdicts = ["held", "dead", "undetermined", "free", "lapsed"];
+    let code = verdicts.iter().position(|verdict| columns.first() == Some(verdict))?;
+    (columns.len() > 1).then(|| (i32::try_from(code).unwrap(), columns))
+}
+
+/// With which codes the command may end, as its comment says.
+fn codes(comment: &str) -> Vec<i32> {
+    if let Some((_, after)) = comment.split_once("(exit ") {
+        let codes = after.split(')').next().unwrap().split(" or ");
+        return codes.map(|code| code.parse().expect("an exit code")).collect();
+    }
+    vec![shown(comment).map_or(0, |(code, _)| code)]
+}
+
+/// A place where a document is followed.
+struct Reader(tempfile::TempDir);
+
+impl Reader {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        symlink(LEASEHOLD, bin.join("leasehold")).unwrap();
+        let ssh = bin.join("ssh");
+        fs::write(
+            &ssh,
+            "#!/bin/sh\nshift $(($# - 1))\nLEASEHOLD_HOST_ID=login-a exec sh -c \"$1\"\n",
+        )
+        .unwrap();
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+        let home = dir.path().join("home");
+        fs::create_dir_all(home.join("answers")).unwrap();
+        fs::rename(home.join("answers"), dir.path().join("answers")).unwrap();
+        symlink(root().join("scripts"), home.join("scripts")).unwrap();
+        Self(dir)
+    }
+
+    fn answers(&self) -> PathBuf {
+        self.0.path().join("answers")
+    }
+
+    /// Runs commands in one shell, whose input is a terminal where somebody says yes. The answers are those of the
+    /// commands that it came to.
+    fn follow(&self, commands: &[String]) -> BTreeMap<usize, Answer> {
+        let answers = self.answers();
+        let mut script = String::new();
+        for (number, command) in commands.iter().enumerate() {
+            let to = answers.join(number.to_string());
+            let to = to.display();
+            writeln!(script, "{{\n{command}\n}} > {to}.out 2> {to}.err; echo $? > {to}.code").unwrap();
+        }
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let mut keyboard = File::from(pty.master);
+        keyboard.write_all(b"y\n").unwrap();
+        let home = self.0.path().join("home");
+        let path = format!(
+            "{}:{}",
+            self.0.path().join("bin").display(),
+            std::env::var("PATH").unwrap()
+        );
+        let mut shell = clean("sh");
+        shell.args(["-c", &script]).current_dir(&home);
+        shell.env("HOME", &home).env("PATH", path).stdin(pty.slave);
+        shell.status().unwrap();
+        let answer = |number: usize| {
+            let part = |name: &str| fs::read_to_string(answers.join(format!("{number}.{name}")));
+            let code = part("code").ok()?.trim().parse().ok()?;
+            let (stdout, stderr) = (part("out").unwrap(), part("err").unwrap());
+            Some((number, Answer { code, stdout, stderr }))
+        };
+        (0..commands.len()).filter_map(answer).collect()
+    }
+}
+
+/// What is wrong with an answer, given what is said about it.
+fn fault(comment: &str, answer: Option<&Answer>) -> Option<String> {
+    let Some(answer) = answer else {
+        return Some("was never come to".into());
+    };
+    let codes = codes(comment);
+    if !codes.contains(&answer.code) {
+        return Some(format!("ends with {}, and not with {codes:?}", answer.code));
+    }
+    let (_, shown) = shown(comment)?;
+    let printed: Vec<&str> = answer.stdout.trim_end().split('\t').collect();
+    let same = printed.get(..2) == shown.get(..2)
+        && (shown.len() == 2 || (printed.len() == shown.len() && printed.last() == shown.last()));
+    (!same).then(|| format!("prints {printed:?}, and not {shown:?}"))
+}
+
+#[test]
+fn commands_do_what_the_documents_say() {
+    let mut faults = String::new();
+    for document in documents() {
+        let (mut all, mut told) = (Vec::new(), Vec::new());
+        for block in &document.blocks {
+            if block.language != "sh" || block.not_run.is_some() {
+                continue;
+            }
+            if !block.before.is_empty() {
+                told.push((block.line, String::new()));
+                all.push(block.before.clone());
+            }
+            for (line, command) in commands(block) {
+                told.push((line, comment(&command).to_owned()));
+                all.push(command);
+            }
+        }
+        let reader = Reader::new();
+        let answers = reader.follow(&all);
+        for (number, ((line, comment), command)) in told.iter().zip(&all).enumerate() {
+            let answer = answers.get(&number);
+            if let Some(fault) = fault(comment, answer) {
+                writeln!(faults, "{}:{line}: {command} {fault}: {answer:?}", document.name()).unwrap();
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{faults}");
+}
+
+#[test]
+fn what_is_not_run_exists_and_is_told() {
+    for document in documents() {
+        for block in &document.blocks {
+            let Some(reason) = &block.not_run else { continue };
+            let at = format!("{}:{}", document.name(), block.line);
+            let _ = writeln!(std::io::stderr(), "NOT RUN {at}: {reason}");
+            if block.language != "sh" {
+                continue;
+            }
+            for (_, command) in commands(block) {
+                exists(&at, &command);
+            }
+        }
+    }
+}
+
+/// Whether the scripts that a command calls can be, and the targets of cargo are there.
+fn exists(at: &str, command: &str) {
+    let words: Vec<&str> = command.split([' ', ';', '\n']).collect();
+    for script in words.iter().filter(|word| word.starts_with("scripts/")) {
+        let path = root().join(script);
+        let mode = fs::metadata(&path)
+            .unwrap_or_else(|error| panic!("{at}: {script}: {error}"))
+            .permissions()
+            .mode();
+        assert!(mode & 0o111 != 0, "{at}: {script} cannot be executed");
+        let parses = Command::new("bash").arg("-n").arg(&path).status().unwrap();
+        assert!(parses.success(), "{at}: {script}");
+    }
+    if words.contains(&"cargo") {
+        for pair in words
+            .windows(2)
+            .filter(|pair| ["--test", "--example"].contains(&pair[0]))
+        {
+            let place = root()
+                .join(if pair[0] == "--test" { "tests" } else { "examples" })
+                .join(pair[1]);
+            let there = place.with_extension("rs").exists() || place.join("main.rs").exists();
+            assert!(there, "{at}: cargo finds no {} {}", pair[0], pair[1]);
+        }
+    }
+}
+
+/// Code of the README is compiled by src/lib.rs.
+#[test]
+fn code_of_other_languages_is_checked_or_said_not_to_be() {
+    for document in documents() {
+        for block in &document.blocks {
+            let at = format!("{}:{}", document.name(), block.line);
+            match block.language.as_str() {
+                "sh" | "text" | "json" | "toml" => {}
+                "rust" | "rust,no_run" => {
+                    let checked = document.name() == "README.md" || block.not_run.is_some();
+                    assert!(checked, "{at}: code that nobody compiles");
+                }
+                other => panic!("{at}: a block of {other:?}"),
+            }
+        }
+    }
+}
+
+/// The pieces of a line between backticks.
+fn spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+fn help(verb: &str) -> String {
+    Answer::from(clean(LEASEHOLD).args([verb, "--help"]).output().unwrap()).ok()
+}
+
+/// The help of each verb.
+fn verbs() -> BTreeMap<String, String> {
+    let overview = Answer::from(clean(LEASEHOLD).arg("--help").output().unwrap()).ok();
+    let (_, list) = overview.split_once("Commands:\n").expect("a list of the verbs");
+    let verbs = list
+        .lines()
+        .map_while(|line| line.strip_prefix("  ")?.split(' ').next());
+    let verbs = verbs.filter(|verb| *verb != "help");
+    verbs.map(|verb| (verb.to_owned(), help(verb))).collect()
+}
+
+#[test]
+fn calls_in_the_text_name_verbs_and_options_that_there_are() {
+    let verbs = verbs();
+    let check = |at: &str, call: &str| {
+        let mut words = call.split_whitespace().peekable();
+        let named = words.next_if(|word| *word == "leasehold").is_some();
+        let Some(verb) = words
+            .next()
+            .filter(|word| word.chars().all(|char| char.is_ascii_lowercase() || char == '-'))
+        else {
+            return;
+        };
+        let options: Vec<&str> = words
+            .take_while(|word| *word != "--" && *word != "|")
+            .filter(|word| word.starts_with("--"))
+            .map(|word| word.split('=').next().unwrap())
+            .collect();
+        match verbs.get(verb) {
+            Some(help) => {
+                for option in options {
+                    assert!(help.contains(&format!("{option} ")), "{at}: {verb} has no {option}");
+                }
+            }
+            None => assert!(
+                !named || ["help", "--help", "--version"].contains(&verb),
+                "{at}: no verb {verb}"
+            ),
+        }
+    };
+    for document in documents() {
+        for (line, text) in &document.prose {
+            for span in spans(text) {
+                check(&format!("{}:{line}", document.name()), span);
+            }
+        }
+        for block in document.blocks.iter().filter(|block| block.language == "text") {
+            for call in block
+                .text
+                .lines()
+                .filter_map(|line| line.find("leasehold ").map(|at| &line[at..]))
+            {
+                check(&format!("{}:{}", document.name(), block.line), call);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_verb_is_documented() {
+    let all: String = documents()
+        .iter()
+        .map(|document| fs::read_to_string(&document.path).unwrap())
+        .collect();
+    for verb in verbs().keys() {
+        let documented = [format!("leasehold {verb}"), format!("`{verb}`")];
+        assert!(
+            documented.iter().any(|words| all.contains(words)),
+            "{verb} is in no document"
+        );
+    }
+}
+
+/// The name that a forge gives to a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    let kept = kept
+        .chars()
+        .filter(|char| char.is_alphanumeric() || [' ', '-', '_'].contains(char));
+    kept.collect::<String>().replace(' ', "-")
+}
+
+fn headings(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
+    headings
+        .map(|line| anchor(line.trim_start_matches('#').trim()))
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        for (line, text) in &document.prose {
+            let at = format!("{}:{line}", document.name());
+            for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+                if link.contains("://") {
+                    continue;
+                }
+                let (file, part) = link.split_once('#').unwrap_or((link, ""));
+                let path = match file {
+                    "" => document.path.clone(),
+                    file => document.path.with_file_name(file),
+                };
+                if !path.exists() || (!part.is_empty() && !headings(&path).iter().any(|heading| heading == part)) {
+                    broken.push(format!("{at}: {link}"));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn files_of_the_repository_that_are_named_are_there() {
+    const FOLDERS: [&str; 6] = ["scripts/", "docs/", "tests/", "examples/", "src/", ".ci/"];
+    let mut missing = Vec::new();
+    for document in documents() {
+        for (line, text) in &document.prose {
+            let names = spans(text).filter_map(|span| span.split_whitespace().next());
+            for name in names.filter(|name| FOLDERS.iter().any(|folder| name.starts_with(folder))) {
+                let there = match name.split_once('*') {
+                    Some((start, _)) => {
+                        let start = root().join(start);
+                        let folder = start.parent().unwrap();
+                        let beginning = start.to_str().unwrap();
+                        let mut names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+                        names.any(|name| name.to_str().unwrap().starts_with(beginning))
+                    }
+                    None => root().join(name).exists(),
+                };
+                if !there {
+                    missing.push(format!("{}:{line}: {name}", document.name()));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
