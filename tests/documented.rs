@@ -159,64 +159,45 @@ fn codes(comment: &str) -> Vec<i32> {
     vec![shown(comment).map_or(0, |(code, _)| code)]
 }
 
-/// A place where a document is followed.
-struct Reader(tempfile::TempDir);
+/// Runs commands in one shell, whose input is a terminal where somebody says yes. The answers are those of the commands
+/// that it came to.
+fn follow(commands: &[String]) -> BTreeMap<usize, Answer> {
+    let place = tempfile::tempdir().unwrap();
+    let part = |name: &str| place.path().join(name);
+    for folder in ["bin", "home", "answers"] {
+        fs::create_dir(part(folder)).unwrap();
+    }
+    symlink(LEASEHOLD, part("bin/leasehold")).unwrap();
+    let ssh = "#!/bin/sh\nshift $(($# - 1))\nLEASEHOLD_HOST_ID=login-a exec sh -c \"$1\"\n";
+    fs::write(part("bin/ssh"), ssh).unwrap();
+    fs::set_permissions(part("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(root().join("scripts"), part("home/scripts")).unwrap();
 
-impl Reader {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let bin = dir.path().join("bin");
-        fs::create_dir(&bin).unwrap();
-        symlink(LEASEHOLD, bin.join("leasehold")).unwrap();
-        let ssh = bin.join("ssh");
-        fs::write(
-            &ssh,
-            "#!/bin/sh\nshift $(($# - 1))\nLEASEHOLD_HOST_ID=login-a exec sh -c \"$1\"\n",
+    let mut script = String::new();
+    for (number, command) in commands.iter().enumerate() {
+        let to = part(&format!("answers/{number}"));
+        let to = to.display();
+        writeln!(
+            script,
+            "{{\n{command}\n}} > '{to}.out' 2> '{to}.err'; echo $? > '{to}.code'"
         )
         .unwrap();
-        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
-        let home = dir.path().join("home");
-        fs::create_dir_all(home.join("answers")).unwrap();
-        fs::rename(home.join("answers"), dir.path().join("answers")).unwrap();
-        symlink(root().join("scripts"), home.join("scripts")).unwrap();
-        Self(dir)
     }
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let mut keyboard = File::from(pty.master);
+    keyboard.write_all(b"y\n").unwrap();
+    let path = format!("{}:{}", part("bin").display(), std::env::var("PATH").unwrap());
+    let mut shell = clean("sh");
+    shell.args(["-c", &script]).current_dir(part("home")).stdin(pty.slave);
+    shell.env("HOME", part("home")).env("PATH", path).status().unwrap();
 
-    fn answers(&self) -> PathBuf {
-        self.0.path().join("answers")
-    }
-
-    /// Runs commands in one shell, whose input is a terminal where somebody says yes. The answers are those of the
-    /// commands that it came to.
-    fn follow(&self, commands: &[String]) -> BTreeMap<usize, Answer> {
-        let answers = self.answers();
-        let mut script = String::new();
-        for (number, command) in commands.iter().enumerate() {
-            let to = answers.join(number.to_string());
-            let to = to.display();
-            writeln!(script, "{{\n{command}\n}} > {to}.out 2> {to}.err; echo $? > {to}.code").unwrap();
-        }
-        let pty = nix::pty::openpty(None, None).unwrap();
-        let mut keyboard = File::from(pty.master);
-        keyboard.write_all(b"y\n").unwrap();
-        let home = self.0.path().join("home");
-        let path = format!(
-            "{}:{}",
-            self.0.path().join("bin").display(),
-            std::env::var("PATH").unwrap()
-        );
-        let mut shell = clean("sh");
-        shell.args(["-c", &script]).current_dir(&home);
-        shell.env("HOME", &home).env("PATH", path).stdin(pty.slave);
-        shell.status().unwrap();
-        let answer = |number: usize| {
-            let part = |name: &str| fs::read_to_string(answers.join(format!("{number}.{name}")));
-            let code = part("code").ok()?.trim().parse().ok()?;
-            let (stdout, stderr) = (part("out").unwrap(), part("err").unwrap());
-            Some((number, Answer { code, stdout, stderr }))
-        };
-        (0..commands.len()).filter_map(answer).collect()
-    }
+    let answer = |number: usize| {
+        let said = |what: &str| fs::read_to_string(part(&format!("answers/{number}.{what}"))).ok();
+        let code = said("code")?.trim().parse().ok()?;
+        let (stdout, stderr) = (said("out")?, said("err")?);
+        Some((number, Answer { code, stdout, stderr }))
+    };
+    (0..commands.len()).filter_map(answer).collect()
 }
 
 /// What is wrong with an answer, given what is said about it.
@@ -253,8 +234,7 @@ fn commands_do_what_the_documents_say() {
                 all.push(command);
             }
         }
-        let reader = Reader::new();
-        let answers = reader.follow(&all);
+        let answers = follow(&all);
         for (number, ((line, comment), command)) in told.iter().zip(&all).enumerate() {
             let answer = answers.get(&number);
             if let Some(fault) = fault(comment, answer) {
@@ -353,51 +333,42 @@ fn verbs() -> BTreeMap<String, String> {
     verbs.map(|verb| (verb.to_owned(), help(verb))).collect()
 }
 
+/// What a call names that is not there, given the help of each verb. Words without `leasehold` may be anything.
+fn unknown(call: &str, verbs: &BTreeMap<String, String>) -> Option<String> {
+    let mut words = call.split_whitespace().peekable();
+    let named = words.next_if(|word| *word == "leasehold").is_some();
+    let verb = words.next()?;
+    let Some(help) = verbs.get(verb) else {
+        let like_a_verb = verb.chars().all(|char| char.is_ascii_lowercase() || char == '-');
+        let other = ["help", "--help", "--version"].contains(&verb);
+        return (named && like_a_verb && !other).then(|| verb.to_owned());
+    };
+    let options = words.take_while(|word| !["--", "|"].contains(word));
+    let mut options = options
+        .filter(|word| word.starts_with("--"))
+        .filter_map(|word| word.split('=').next());
+    options
+        .find(|option| !help.contains(&format!("{option} ")))
+        .map(|option| format!("{verb} {option}"))
+}
+
 #[test]
 fn calls_in_the_text_name_verbs_and_options_that_there_are() {
     let verbs = verbs();
-    let check = |at: &str, call: &str| {
-        let mut words = call.split_whitespace().peekable();
-        let named = words.next_if(|word| *word == "leasehold").is_some();
-        let Some(verb) = words
-            .next()
-            .filter(|word| word.chars().all(|char| char.is_ascii_lowercase() || char == '-'))
-        else {
-            return;
-        };
-        let options: Vec<&str> = words
-            .take_while(|word| *word != "--" && *word != "|")
-            .filter(|word| word.starts_with("--"))
-            .map(|word| word.split('=').next().unwrap())
-            .collect();
-        match verbs.get(verb) {
-            Some(help) => {
-                for option in options {
-                    assert!(help.contains(&format!("{option} ")), "{at}: {verb} has no {option}");
-                }
-            }
-            None => assert!(
-                !named || ["help", "--help", "--version"].contains(&verb),
-                "{at}: no verb {verb}"
-            ),
-        }
-    };
+    let mut strange = Vec::new();
     for document in documents() {
-        for (line, text) in &document.prose {
-            for span in spans(text) {
-                check(&format!("{}:{line}", document.name()), span);
-            }
-        }
-        for block in document.blocks.iter().filter(|block| block.language == "text") {
-            for call in block
-                .text
-                .lines()
-                .filter_map(|line| line.find("leasehold ").map(|at| &line[at..]))
-            {
-                check(&format!("{}:{}", document.name(), block.line), call);
-            }
+        let prose = document
+            .prose
+            .iter()
+            .flat_map(|(line, text)| spans(text).map(move |span| (*line, span)));
+        let text = document.blocks.iter().filter(|block| block.language == "text");
+        let text = text.flat_map(|block| block.text.lines().map(move |line| (block.line, line)));
+        let text = text.filter_map(|(line, text)| Some((line, &text[text.find("leasehold ")?..])));
+        for (line, call) in prose.chain(text) {
+            strange.extend(unknown(call, &verbs).map(|what| format!("{}:{line}: {what}", document.name())));
         }
     }
+    assert!(strange.is_empty(), "{strange:#?}");
 }
 
 #[test]
