@@ -5,10 +5,10 @@
 # Ends with 77 where no namespaces can be made. LEASEHOLD_BIN=FILE is used instead of a build.
 # shellcheck disable=SC2016 # what stands in single quotes is expanded on a node
 as=(env)
-if ! unshare --uts --mount --pid --fork --time true 2> /dev/null; then
+if ! why=$(unshare --uts --mount --pid --fork --time true 2>&1); then
     as=(unshare --user --map-root-user)
-    if ! why=$("${as[@]}" --uts --mount --pid --fork --time mount -t proc proc /proc 2>&1); then
-        echo "$0 needs root or unprivileged user namespaces to make two hosts out of one: $why" >&2
+    if ! too=$("${as[@]}" --uts --mount --pid --fork --time mount -t proc proc /proc 2>&1); then
+        echo "$0 needs root or unprivileged user namespaces, and no chroot, to make two hosts out of one: $why; $too" >&2
         exit 77
     fi
 fi

@@ -153,3 +153,8 @@ pub use settle::Settlement;
 pub use stop::{Signal, Stop, Stopped};
 pub use token::{BadToken, Token};
 pub use verdict::{Judgement, Reason, Verdict};
+
+/// Its Rust is compiled with the tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! scripts/demo plays to its end, and leaves nothing when it is interrupted.
+//! scripts/demo plays to its end as docs/demo.txt shows it, and leaves nothing when it is interrupted.
 #![cfg(all(target_os = "linux", feature = "cli"))]
 
 mod support;
@@ -14,10 +14,15 @@ use support::host::possible;
 use support::{Answer, LEASEHOLD, clean, eventually};
 
 fn demo(temp: &Path) -> Command {
-    let mut demo = clean(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/demo"));
-    demo.env("LEASEHOLD_BIN", LEASEHOLD)
-        .env("TMPDIR", temp)
-        .stdin(Stdio::null());
+    // Who runs the tests in the background ignores SIGINT, and that is inherited.
+    let mut demo = clean("env");
+    demo.args([
+        "--default-signal=INT",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/demo"),
+    ])
+    .env("LEASEHOLD_BIN", LEASEHOLD)
+    .env("TMPDIR", temp)
+    .stdin(Stdio::null());
     demo
 }
 
@@ -32,6 +37,27 @@ fn assert_nothing_left(temp: &Path) {
             .unwrap()
             .all(|entry| !names_it(&entry.unwrap().path()))
     });
+}
+
+/// A transcript without what differs each time: numbers of processes, inodes, ids, times, and a shell's words for an errno.
+fn but_for_numbers(text: &str) -> String {
+    let part_of_a_word = |char: char| char.is_ascii_alphanumeric() || "-+:.".contains(char);
+    let mut said = String::new();
+    for line in text.lines() {
+        if line.contains("kill: ") {
+            said.push_str("kill: …\n");
+            continue;
+        }
+        // Each word with what follows it.
+        for piece in line.split_inclusive(|char| !part_of_a_word(char)) {
+            let word = piece.trim_end_matches(|char| !part_of_a_word(char));
+            let number = word.len() > 3 && word.contains(|char: char| char.is_ascii_digit());
+            said.push_str(if number { "…" } else { word });
+            said.push_str(&piece[word.len()..]);
+        }
+        said.push('\n');
+    }
+    said
 }
 
 #[test]
@@ -57,6 +83,14 @@ fn the_demo_plays_the_founding_problem() {
         );
     }
     assert_eq!(lines.last(), Some(&"== All as expected"));
+    let shown = include_str!("../docs/demo.txt")
+        .strip_prefix("$ scripts/demo\n")
+        .unwrap();
+    assert_eq!(
+        but_for_numbers(shown),
+        but_for_numbers(&answer.stdout),
+        "scripts/transcript writes it anew"
+    );
     assert_nothing_left(temp.path());
 }
 

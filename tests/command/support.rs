@@ -19,6 +19,11 @@ use serde_json::Value;
 /// The command under test.
 pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 
+/// Whether this host has one: a bare container has none.
+pub fn has_a_machine_id() -> bool {
+    Run::new("id").done().stdout.contains("\nmachine ")
+}
+
 /// Beyond this a command hangs, whatever else runs on the machine.
 const HANGS: Duration = Duration::from_secs(100);
 

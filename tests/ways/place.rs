@@ -59,7 +59,8 @@ impl Place {
     pub fn make_foreign(&self) {
         self.edit(|owner| {
             owner["host"] = "login-z".into();
-            owner["machine"] = "fedcba9876543210fedcba9876543210".into();
+            // A host need not have one.
+            owner.insert("machine".into(), "fedcba9876543210fedcba9876543210".into());
             owner["boot"] = "11111111-2222-4333-8444-555555555555".into();
         });
     }
