@@ -32,6 +32,7 @@ fn codes(verb: &str) -> &'static [u32] {
         "run" => &[102, 104, 105, 106, 107, 126, 127, 164, 174, 175],
         "stop" => &[0, 1, 2, 3, 4, 5, 64, 74, 75],
         "path" | "id" => &[0, 64],
+        "doctor" => &[0, 2, 64, 74, 75],
         "break" => &[0, 2, 6, 64, 74, 75],
         _ => panic!("say here with which codes {verb} can end"),
     }

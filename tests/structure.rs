@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-const PURE: [&str; 16] = [
+const PURE: [&str; 18] = [
     "advice",
     "ballot",
     "deadline",
