@@ -11,13 +11,16 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
-use crate::observe::{Judge, Sight, directory, look, names_directory};
+use crate::observe::{Judge, Sight, armed, ballot_content, directory, look, names_directory};
 use crate::platform;
 use crate::record::Record;
 use crate::verdict::Judgement;
 
 /// How long a living rival gets to finish before it is passed over.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Records that were put aside are completed this often in a row.
+const ROUNDS: usize = 8;
 
 /// Names of a directory that are looked through for leftovers.
 const LISTED: usize = 100_000;
@@ -147,9 +150,45 @@ impl Site {
             written: None,
             waited: None,
             unsigned: None,
+            half_done: false,
             failure: None,
         }
         .run()
+    }
+
+    /// Looks, and where the record has been put aside, puts what was to replace it in its place.
+    fn look_whole(&self) -> Sight {
+        for _ in 0..ROUNDS {
+            let sight = self.look();
+            if !sight.halfway {
+                return sight;
+            }
+            self.complete();
+        }
+        self.look()
+    }
+
+    /// Completes the replacement of a record that has been put aside, as whoever began it would have, or still will: its
+    /// temp file is linked to the record's name. What was seen last is what counts, and of those who have seen it the
+    /// highest ballot; the others are disarmed, as that one would have done.
+    fn complete(&self) {
+        let fs = &*self.judge.fs;
+        if let Some((last, others)) = armed(fs, &self.path).split_last() {
+            let disarmed = others.iter().all(|other| match fs.unlink(&self.temp(other.temp)) {
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+                Ok(()) => true,
+            });
+            if disarmed {
+                // Whatever comes of it, the next look tells.
+                let _ = fs.link(&self.temp(last.temp), &self.path);
+            }
+        }
+    }
+
+    /// Whether there is nothing at the path.
+    fn is_absent(&self) -> bool {
+        let found = self.judge.fs.stat(&self.path);
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Removes what crashed contenders left: ballots that the record has reached, and temp files without a writer.
@@ -200,6 +239,8 @@ struct Driver<'a> {
     waited: Option<(Duration, Duration)>,
     /// A ballot file that does not name its temp file yet.
     unsigned: Option<File>,
+    /// A rename failed, and may have put the record aside.
+    half_done: bool,
     failure: Option<Error>,
 }
 
@@ -242,7 +283,7 @@ impl Driver<'_> {
             Action::Write { seq } => self.write(seq),
             Action::Take { number, temp } => {
                 let ballot = site.ballot(number);
-                let taken = fs.symlink(&names::temp(&site.name, temp), &ballot);
+                let taken = fs.symlink(&self.target(temp), &ballot);
                 self.reply(
                     "create the ballot",
                     &ballot,
@@ -257,18 +298,28 @@ impl Driver<'_> {
             }
             Action::Sign { number, temp } => {
                 let ballot = site.ballot(number);
-                let name = names::temp(&site.name, temp);
+                let name = self.target(temp);
                 let file = self.unsigned.take().expect("a ballot is created before it is signed");
                 let signed = fs.write_at(&file, name.as_encoded_bytes(), 0);
                 self.reply("write the ballot", &ballot, signed, &[])
             }
             Action::Inspect { number } => self.inspect(number),
             Action::Pause { rival } => self.pause(rival),
-            Action::Disarm { temp } | Action::Withdraw { temp } => {
+            Action::Disarm { temp } => self.unlink("remove the temp file", &site.temp(temp)),
+            Action::Withdraw { temp } => {
+                // Our own rename may have done its first half. Then the second half is what remains to be done.
+                if std::mem::take(&mut self.half_done) && site.is_absent() {
+                    let _ = fs.link(&site.temp(temp), &site.path);
+                }
                 self.unlink("remove the temp file", &site.temp(temp))
             }
             Action::DisarmAll { but } => self.disarm_all(but),
             Action::Link { temp } => {
+                // A link succeeds as well while somebody else has put the record aside.
+                let others = armed(&*fs, &site.path).iter().any(|armed| armed.temp != temp);
+                if others && site.is_absent() {
+                    site.complete();
+                }
                 let linked = fs.link(&site.temp(temp), &site.path);
                 self.reply(
                     "link to",
@@ -282,7 +333,7 @@ impl Driver<'_> {
                 self.reply("create", &site.path, created, &[Reply::Exists])
             }
             Action::Recheck => {
-                let sight = site.look();
+                let sight = site.look_whole();
                 let reply = match &sight.content {
                     // Whatever stands there now, it is not known: not the same as something that is not ours.
                     Err(facts) if facts.state == RecordState::Unreadable => {
@@ -298,15 +349,21 @@ impl Driver<'_> {
             Action::Untwin => self.untwin(),
             Action::Rename { temp } => {
                 let renamed = fs.rename(&site.temp(temp), &site.path);
-                self.reply("rename the temp file onto", &site.path, renamed, &[Reply::Missing])
+                let reply = self.reply("rename the temp file onto", &site.path, renamed, &[Reply::Missing]);
+                self.half_done = reply == Reply::Failed;
+                reply
             }
             Action::Remove { number } => self.unlink("remove the ballot", &site.ballot(number)),
             Action::Finish(_) => unreachable!("the loop ends on it"),
         }
     }
 
+    fn target(&self, temp: TempId) -> OsString {
+        names::ballot_target(&self.site.name, temp, self.ballot.seen().map(|seen| seen.seq))
+    }
+
     fn look(&mut self) -> Reply {
-        let sight = self.site.look();
+        let sight = self.site.look_whole();
         let consent = self.change.consider(&sight);
         let reply = match consent {
             Consent::Go => self.seen(&sight),
@@ -386,25 +443,14 @@ impl Driver<'_> {
     fn inspect(&mut self, number: u64) -> Reply {
         let site = self.site;
         let (fs, ballot) = (&*site.judge.fs, site.ballot(number));
-        let named = match fs.read_link(&ballot) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput || platform::is_unsupported(&error) => {
-                match fs
-                    .open(&ballot)
-                    .and_then(|file| fs.read(&file, names::LONGEST_COMPANION + site.name.len()))
-                {
-                    Ok(bytes) => String::from_utf8(bytes).map(OsString::from).ok(),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Reply::Missing,
-                    // A directory, say, that somebody put there: nobody signs it any more.
-                    Err(_) => None,
-                }
-            }
+        let named = match ballot_content(fs, &ballot) {
             Err(error) if error.kind() == io::ErrorKind::NotFound || platform::is_stale(&error) => {
                 return Reply::Missing;
             }
             Err(error) => return self.fail("read the ballot", &ballot, error),
-            Ok(target) => Some(target),
+            Ok(named) => named,
         };
-        let temp = named.and_then(|named| names::parse_temp(&site.name, &named));
+        let temp = named.and_then(|named| Some(names::parse_target(&site.name, &named)?.0));
         Reply::Rival {
             temp,
             gone: temp.is_some_and(|temp| self.is_out(temp)),

@@ -44,6 +44,26 @@ pub fn ballot(name: &OsStr, number: u64) -> OsString {
     companion(name, format!(".ballot-{number}"))
 }
 
+/// What a ballot says: whose it is, and the number of the record that is to be replaced, where there was one.
+pub fn ballot_target(name: &OsStr, id: TempId, base: Option<u64>) -> OsString {
+    let mut target = temp(name, id);
+    if let Some(base) = base {
+        target.push(format!("@{base}"));
+    }
+    target
+}
+
+/// Whose ballot of the record `name` this is the content of, and what it is to replace.
+pub fn parse_target(name: &OsStr, content: &OsStr) -> Option<(TempId, Option<u64>)> {
+    let bytes = content.to_str()?;
+    match bytes.rsplit_once('@') {
+        Some((temp, base)) if parse_temp(name, temp.as_ref()).is_some() => {
+            Some((parse_temp(name, temp.as_ref())?, Some(base.parse().ok()?)))
+        }
+        _ => Some((parse_temp(name, content)?, None)),
+    }
+}
+
 /// The name under which a record that an operator broke is kept; `number` from 1 on, for when there is one already.
 pub fn broken(name: &OsStr, epoch: u64, number: usize) -> OsString {
     let mut full = name.to_owned();
@@ -131,6 +151,13 @@ mod tests {
         assert_eq!(parse_temp(long, &temp(short, id)), None);
         assert_eq!((id.scope(), id.pid()), (0xabc, 4242));
         assert_eq!(temp(short, id).len(), short.len() + LONGEST_COMPANION);
+
+        for base in [None, Some(0), Some(u64::MAX)] {
+            assert_eq!(parse_target(short, &ballot_target(short, id, base)), Some((id, base)));
+            assert_eq!(parse_target(long, &ballot_target(short, id, base)), None);
+        }
+        let odd = OsStr::new(".x.pid.t-0000000000000abc0000109200000007@");
+        assert_eq!(parse_target(short, odd), None);
 
         assert_eq!(ballot(short, 12), ".x.pid.ballot-12");
         assert_eq!(parse_ballot(short, OsStr::new(".x.pid.ballot-12")), Some(12));

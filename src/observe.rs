@@ -1,5 +1,6 @@
 //! Looking: from a path to facts, and from facts to a judgement. Reading changes nothing on disk.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::identity::Host;
 use crate::lapse::{Mark, Watch};
 use crate::legacy::{self, Content, FAMILIES};
 use crate::mount::LockReach;
-use crate::names::TempId;
+use crate::names::{self, TempId};
 use crate::owner::Pid;
 use crate::platform;
 use crate::record::{Flaw, LARGEST, Record};
@@ -23,6 +24,12 @@ use crate::verdict::{Judgement, Question, Reason, Verdict, examine};
 
 /// How often a look is taken again when the server says that the file is stale: replaced while we looked.
 const STALE_TRIES: usize = 8;
+
+/// Bytes of a ballot that are read: a file name, and a number.
+const LARGEST_BALLOT: usize = 512;
+
+const HALFWAY: &str = "it has been put aside, and its replacement is not in place: a change of it is under way, or has \
+                       crashed; the next claim puts that right";
 
 /// Beyond this a stamp later than this host's boot is no matter of clocks that differ a little.
 const BOOT_CLOCK_SLACK: Duration = Duration::from_secs(300);
@@ -283,6 +290,8 @@ pub(crate) struct Sight {
     pub stat: Option<Stat>,
     /// Whether its first bytes are those of a record, be it a broken one.
     pub ours: bool,
+    /// There is nothing, and a replacement is under way: the record has been put aside.
+    pub halfway: bool,
 }
 
 impl Sight {
@@ -291,6 +300,7 @@ impl Sight {
             content: Err(Box::new(RecordFacts::flawed(state, detail))),
             stat: None,
             ours: false,
+            halfway: false,
         }
     }
 
@@ -329,18 +339,74 @@ pub(crate) fn look_listed(fs: &dyn Fs, path: &Path) -> Sight {
 }
 
 fn look_again(fs: &dyn Fs, path: &Path, mut freshen: bool) -> Sight {
-    let mut stale = None;
+    let mut last = Sight::flawed(RecordState::Unreadable, "");
     for _ in 0..STALE_TRIES {
         match try_look(fs, path, std::mem::replace(&mut freshen, true)) {
+            Ok(sight) if sight.is_absent() && !armed(fs, path).is_empty() => {
+                last = Sight {
+                    halfway: true,
+                    ..Sight::flawed(RecordState::Unreadable, HALFWAY)
+                };
+            }
             Ok(sight) => return sight,
-            Err(error) if platform::is_stale(&error) => stale = Some(error),
+            Err(error) if platform::is_stale(&error) => last = Sight::flawed(RecordState::Unreadable, error),
             Err(error) => return Sight::flawed(RecordState::Unreadable, error),
         }
     }
-    Sight::flawed(
-        RecordState::Unreadable,
-        stale.expect("the loop ends early unless every look was stale"),
-    )
+    last
+}
+
+/// A change that may be about to replace a record: it has a ballot, and its temp file is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Armed {
+    /// The number of the record that it replaces.
+    pub base: u64,
+    /// Its ballot.
+    pub number: u64,
+    /// Its temp file.
+    pub temp: TempId,
+}
+
+/// Those who may be about to replace the record, in the order of what they have seen; none where there was no record to
+/// replace. Asked when the record is absent. An NFS client renames in two steps onto a file that it has open: it puts that
+/// file aside as `.nfs…` first (`nfs_rename` in the kernel's fs/nfs/dir.c). In between there is no record, and after a
+/// crash there is none either; the temp file is what should stand there.
+pub(crate) fn armed(fs: &dyn Fs, path: &Path) -> Vec<Armed> {
+    let Some(name) = path.file_name() else {
+        return Vec::new();
+    };
+    // A directory that cannot be listed tells nothing.
+    let names = fs.list(directory(path), usize::MAX).unwrap_or_default();
+    let ballots = names.iter().filter_map(|other| names::parse_ballot(name, other));
+    let mut armed: Vec<Armed> = ballots
+        .filter_map(|number| {
+            let content = ballot_content(fs, &path.with_file_name(names::ballot(name, number))).ok()??;
+            let (temp, base) = names::parse_target(name, &content)?;
+            let there = fs.stat(&path.with_file_name(names::temp(name, temp))).is_ok();
+            there.then_some(Armed {
+                base: base?,
+                number,
+                temp,
+            })
+        })
+        .collect();
+    armed.sort();
+    armed
+}
+
+/// The content of a ballot: of the link, or of the file where there are no links.
+pub(crate) fn ballot_content(fs: &dyn Fs, ballot: &Path) -> io::Result<Option<OsString>> {
+    match fs.read_link(ballot) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput || platform::is_unsupported(&error) => {
+            match fs.open(ballot).and_then(|file| fs.read(&file, LARGEST_BALLOT)) {
+                Ok(bytes) => Ok(String::from_utf8(bytes).map(OsString::from).ok()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
+                // A directory, say, that somebody put there: nobody signs it any more.
+                Err(_) => Ok(None),
+            }
+        }
+        content => content.map(Some),
+    }
 }
 
 fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
@@ -368,6 +434,7 @@ fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
                 })),
                 stat: None,
                 ours: false,
+                halfway: false,
             });
         }
         found => found?,
@@ -389,6 +456,7 @@ fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
                     content: Err(Box::new(facts)),
                     stat: Some(stat),
                     ours: false,
+                    halfway: false,
                 }),
                 None => flawed(RecordState::Symlink, "a symbolic link"),
             };
@@ -426,6 +494,7 @@ fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
         content,
         stat: Some(stat),
         ours,
+        halfway: false,
     })
 }
 
