@@ -335,6 +335,8 @@ impl Driver<'_> {
             Action::Recheck => {
                 let sight = site.look_whole();
                 let reply = match &sight.content {
+                    // Without hard links it cannot be completed.
+                    _ if sight.halfway => Reply::Missing,
                     // Whatever stands there now, it is not known: not the same as something that is not ours.
                     Err(facts) if facts.state == RecordState::Unreadable => {
                         let why = facts.detail.clone().unwrap_or_default();

@@ -633,7 +633,7 @@ fn same_boot(facts: &Facts, pid: Pid) -> Result<Finding, Question> {
 
 /// Whether the process has the recorded pidfs inode, which is never given out again within a boot.
 fn is_same_pidfd(process: &ProcessFacts, pidfd: Option<u64>) -> bool {
-    pidfd.is_some() && pidfd == process.pidfd
+    pidfd.is_some() && pidfd == process.pidfd && process.exists != Some(false)
 }
 
 /// Whether all of it has exited, and it only waits to be reaped.

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use leasehold::{Claim, Error, Holder, Judge, Lease, Reason, Token, Verdict, judge};
 use nix::errno::Errno;
 
-#[path = "support/stand_in.rs"]
-mod stand_in;
 mod support;
-use stand_in::{Call, stand_in};
+use support::faulty::stand_in::{Call, stand_in};
 
 /// Done while the record is put aside.
 type Then = Box<dyn Fn(&Path) -> Next + Send + Sync>;

@@ -670,9 +670,9 @@ impl Scene {
     }
 
     fn claim_lapsed(&self, judge: Judge) -> Result<Lease, Error> {
-        // Time for two: a look that fails makes an observer begin anew.
+        // Time for a few: a look that fails makes an observer begin anew.
         let claim = Claim::new(&self.path).from(judge).take_lapsed(true);
-        claim.wait(Duration::from_secs(16)).take()
+        claim.wait(Duration::from_secs(40)).take()
     }
 
     /// Makes the change over the faulty filesystem and looks at everything. Whether the fault was met.

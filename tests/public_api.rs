@@ -97,10 +97,11 @@ fn given_out(tree: &UseTree, names: &mut BTreeSet<String>) {
 }
 
 fn parse(module: &str) -> Vec<Item> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("src")
-        .join(module)
-        .with_extension("rs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(module);
+    let path = match folder.is_dir() {
+        true => folder.join("mod.rs"),
+        false => folder.with_extension("rs"),
+    };
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     file.items
@@ -116,7 +117,9 @@ fn print(items: Vec<Item>) -> String {
 /// The whole interface: the crate's root, then module by module.
 fn public_api() -> String {
     let (mut shown, mut modules, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for item in parse("lib") {
+    // What only fuzzing sees is no interface.
+    let is_fuzzing = |item: &Item| matches!(item, Item::Mod(item) if item.ident == "fuzzing");
+    for item in parse("lib").into_iter().filter(|item| !is_fuzzing(item)) {
         match &item {
             Item::Use(item) if is_public(&item.vis) => given_out(&item.tree, &mut names),
             Item::Mod(item) => modules.push(item.clone()),

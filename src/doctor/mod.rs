@@ -40,7 +40,10 @@ use watch::{Cut, Watched};
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Does work in a process of its own, which is left behind if it cannot end, as one whose thread waits for a dead mount:
-/// for a command, before it has any other thread. The code that the work comes to, or the signal that ended it.
+/// for a command, before it has any other thread. The code that the work comes to.
+///
+/// # Errors
+/// The signal that ended it.
 pub fn apart(work: impl Fn() -> u8) -> Result<u8, i32> {
     crate::platform::apart(work)
 }

@@ -1,10 +1,13 @@
 pub mod ballot;
 pub mod clock;
 pub mod deadline;
+pub mod doctor;
 pub mod facts;
 pub mod fs;
 pub mod identity;
+pub mod keeping;
 pub mod key;
+pub mod lapse;
 pub mod legacy;
 pub mod mount;
 pub mod names;
@@ -164,6 +167,9 @@ pub struct Pulse {
     pub synced: bool,
     pub linked: bool,
 }
+impl Pulse {
+    pub fn begun(now: Duration) -> Self {}
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Due {
     Nothing,
@@ -188,6 +194,47 @@ impl Deadline {
     pub fn terminate_at(&self) -> Duration {}
     pub fn beat(&mut self, pulse: Pulse) -> bool {}
     pub fn due(&self, now: Duration) -> Due {}
+}
+
+// doctor
+
+pub const PATIENCE: Duration = Duration::from_secs(15);
+pub fn apart(work: impl Fn() -> u8) -> Result<u8, i32> {}
+#[must_use = "nothing is examined until `examine` or `meet` is called"]
+#[derive(Debug)]
+pub struct Doctor {}
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    pub findings: Vec<Finding>,
+    pub facts: Facts,
+    pub interrupted: Option<i32>,
+}
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Met {
+    pub findings: Vec<Finding>,
+    pub hosts: Vec<Account>,
+}
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Unmet {
+    Nobody,
+    Late,
+    Gone(String),
+    Disagreed,
+    Io(String),
+    Signal(i32),
+}
+impl fmt::Display for Unmet {}
+impl std::error::Error for Unmet {}
+impl Doctor {
+    pub fn new(dir: impl Into<PathBuf>) -> Self {}
+    pub fn from(mut self, judge: Judge) -> Self {}
+    pub fn patience(mut self, time: Duration) -> Self {}
+    pub fn until_signals(mut self, yes: bool) -> Self {}
+    pub fn meet(self, word: &str, wait: Duration) -> Result<Met, Unmet> {}
+    pub fn examine(self) -> Report {}
 }
 
 // error
@@ -361,6 +408,17 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn unlink(&self, path: &Path) -> io::Result<()>;
     fn list(&self, dir: &Path, limit: usize) -> io::Result<Vec<OsString>>;
+    fn touch(&self, _file: &File) -> io::Result<()> {}
+    fn lock_range(&self, _file: &File) -> io::Result<()> {}
+    fn space(&self, _dir: &Path) -> io::Result<Space> {}
+    fn make_dir(&self, _dir: &Path) -> io::Result<()> {}
+    fn remove_dir(&self, _dir: &Path) -> io::Result<()> {}
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Space {
+    pub bytes: u64,
+    pub files: Option<u64>,
+    pub longest_name: u64,
 }
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
@@ -375,9 +433,17 @@ pub struct Host {
     pub observer: Observer,
     pub host_id_source: Option<&'static str>,
 }
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Weakness {
+    pub id: &'static str,
+    pub what: String,
+    pub why: &'static str,
+    pub remedy: String,
+}
+impl fmt::Display for Weakness {}
 impl Host {
     pub fn here() -> Self {}
-    pub fn weaknesses(&self) -> Vec<String> {}
+    pub fn weaknesses(&self) -> Vec<Weakness> {}
 }
 pub fn digest_machine_id(id: &str) -> Option<String> {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -391,9 +457,57 @@ impl Process {
     pub fn of(pid: Pid) -> Result<Self> {}
 }
 
+// keeping
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    Rest(Duration),
+    Write,
+    Sync,
+    Stat,
+    Look,
+    WinAgain,
+    Confirm,
+    Stop,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    Rested { confirm: bool },
+    Done,
+    Failed,
+    Moved,
+    Lost,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Keeping {}
+impl Keeping {
+    pub fn new(terms: Terms, won: Duration, now: Duration) -> Self {}
+    pub fn start(&self) -> Action {}
+    pub fn deadline(&self) -> Deadline {}
+    pub fn advance(&mut self, reply: Reply, now: Duration) -> Action {}
+}
+
 // key
 
 pub fn file_name(key: &str) -> String {}
+
+// lapse
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mark {
+    pub stamp: Stamp,
+    pub written: Duration,
+}
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Watch {}
+impl Watch {
+    pub fn saw(
+        &mut self,
+        mark: Option<Mark>,
+        began: Duration,
+        ended: Duration,
+    ) -> LeaseFacts {}
+}
 
 // lease
 
@@ -473,7 +587,7 @@ pub fn recognise(content: Content<'_>) -> Option<RecordFacts> {}
 
 // mount
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum LockReach {
     Local,
     Nfs4,
@@ -487,8 +601,9 @@ impl LockReach {
     pub const fn can_be_asked(self) -> bool {}
     pub const fn is_seen_by_all(self) -> bool {}
 }
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
+    pub id: u64,
     pub device: (u32, u32),
     pub target: String,
     pub kind: String,
@@ -497,6 +612,8 @@ pub struct Mount {
 }
 impl Mount {
     pub fn parse(line: &str) -> Option<Self> {}
+    pub fn has(&self, name: &str) -> bool {}
+    pub fn value(&self, name: &str) -> Option<&str> {}
     pub fn lock_reach(&self) -> LockReach {}
 }
 pub fn lock_reach(mountinfo: &str, device: (u32, u32)) -> LockReach {}
@@ -513,11 +630,15 @@ impl TempId {
 }
 pub fn temp(name: &OsStr, id: TempId) -> OsString {}
 pub fn ballot(name: &OsStr, number: u64) -> OsString {}
+pub fn ballot_target(name: &OsStr, id: TempId, base: Option<u64>) -> OsString {}
+pub fn parse_target(name: &OsStr, content: &OsStr) -> Option<(TempId, Option<u64>)> {}
 pub fn broken(name: &OsStr, epoch: u64, number: usize) -> OsString {}
 pub fn is_broken(candidate: &OsStr) -> bool {}
 pub fn parse_temp(name: &OsStr, candidate: &OsStr) -> Option<TempId> {}
 pub fn parse_ballot(name: &OsStr, candidate: &OsStr) -> Option<u64> {}
 pub fn is_companion(candidate: &OsStr) -> bool {}
+pub fn is_temp(candidate: &OsStr) -> bool {}
+pub fn is_ballot(candidate: &OsStr) -> bool {}
 
 // observe
 
