@@ -314,20 +314,7 @@ impl Driver<'_> {
                 self.unlink("remove the temp file", &site.temp(temp))
             }
             Action::DisarmAll { but } => self.disarm_all(but),
-            Action::Link { temp } => {
-                // A link succeeds as well while somebody else has put the record aside.
-                let others = armed(&*fs, &site.path).iter().any(|armed| armed.temp != temp);
-                if others && site.is_absent() {
-                    site.complete();
-                }
-                let linked = fs.link(&site.temp(temp), &site.path);
-                self.reply(
-                    "link to",
-                    &site.path,
-                    linked,
-                    &[Reply::Exists, Reply::Missing, Reply::Unsupported],
-                )
-            }
+            Action::Link { temp } => self.link(temp),
             Action::Create => {
                 let created = fs.create(&site.path, None).map(drop);
                 self.reply("create", &site.path, created, &[Reply::Exists])
@@ -350,6 +337,15 @@ impl Driver<'_> {
             }
             Action::Untwin => self.untwin(),
             Action::Rename { temp } => {
+                // An NFS client puts the record aside before it asks whether there is anything to put in its place: whoever
+                // was disarmed meanwhile must not try.
+                let gone = match fs.stat(&site.temp(temp)) {
+                    Ok(stat) => stat.links == 0,
+                    Err(error) => error.kind() == io::ErrorKind::NotFound || platform::is_stale(&error),
+                };
+                if gone {
+                    return Reply::Missing;
+                }
                 let renamed = fs.rename(&site.temp(temp), &site.path);
                 let reply = self.reply("rename the temp file onto", &site.path, renamed, &[Reply::Missing]);
                 self.half_done = reply == Reply::Failed;
@@ -358,6 +354,33 @@ impl Driver<'_> {
             Action::Remove { number } => self.unlink("remove the ballot", &site.ballot(number)),
             Action::Finish(_) => unreachable!("the loop ends on it"),
         }
+    }
+
+    /// Asks the server about the record's name, and links to it where there is nothing.
+    fn link(&mut self, temp: TempId) -> Reply {
+        let (site, fs) = (self.site, self.site.judge.fs.clone());
+        if self.ballot.seen().is_some() {
+            // Nothing can be linked to a directory, so nothing is made; but to make a name the client has to ask anew whether
+            // it is taken. With T in its place, the link would succeed while somebody else has put the record aside.
+            let asked = fs.link(Path::new("/"), &site.path);
+            let exists = |error: io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+            if asked.is_err_and(exists) || !site.is_absent() {
+                return Reply::Exists;
+            }
+        }
+        if armed(&*fs, &site.path).iter().any(|armed| armed.temp != temp) {
+            if site.is_absent() {
+                site.complete();
+            }
+            return Reply::Exists;
+        }
+        let linked = fs.link(&site.temp(temp), &site.path);
+        self.reply(
+            "link to",
+            &site.path,
+            linked,
+            &[Reply::Exists, Reply::Missing, Reply::Unsupported],
+        )
     }
 
     fn target(&self, temp: TempId) -> OsString {

@@ -158,3 +158,19 @@ fn a_claim_that_crashed_halfway_is_the_current_one() {
     }
     assert_eq!(support::record(&path).expect("a record").owner.epoch, 4);
 }
+
+/// Somebody else completed the release, and a third one claimed, before it came back.
+#[test]
+fn a_release_that_others_complete_is_a_release() {
+    let (_dir, path) = support::directory();
+    let token = Lease::claim(&path).expect("nobody holds it").leave();
+    let release = holder(&path, token, |path| {
+        let next = Lease::claim(path).expect("the release is completed");
+        assert_eq!(next.epoch(), 2);
+        next.leave();
+        Next::GoesOn
+    });
+    release.release(None).expect("it was held until then");
+    assert_eq!(support::record(&path).expect("a record").owner.epoch, 2);
+    assert_eq!(judge(&path).verdict, Verdict::Held);
+}

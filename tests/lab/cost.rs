@@ -68,7 +68,7 @@ fn rpcs(lab: &mut Lab) -> Result {
         note("release", cost, n, 20);
         let new = format!("{mount}/{dir}/new{}.lease", &mount[5..]);
         let (_, n, cost) = counted(&["leasehold", "claim", &new, "--owner", &owner], 0)?;
-        note("claim, no record yet", cost, n, 20);
+        note("claim, no record yet", cost, n, 23);
 
         let kept = format!("{mount}/{dir}/kept{}.lease", &mount[5..]);
         let script = "echo up; exec sleep 1000";

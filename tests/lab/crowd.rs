@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
-        name: "crowd: hundreds of hand-overs",
+        name: "extra: hundreds of hand-overs",
         run: hundreds,
     },
     Scenario {
