@@ -73,7 +73,8 @@
 //! # What is guaranteed, and what is not
 //!
 //! - At most one claim is current, and its [epoch](Lease::epoch) is greater than that of every earlier one: a change of the
-//!   record is a compare-and-swap on any filesystem whose rename and link are atomic, NFS included. No crash wedges it.
+//!   record is a compare-and-swap on any filesystem whose rename and link are atomic. No crash wedges it. Over NFS, where a
+//!   rename onto an open file is two steps, one known fault is left: `docs/assurance.md`, what is not covered.
 //! - Dead is only said on evidence from the owner's own host, lapsed only by the owner's own ttl.
 //! - A failing filesystem is an [`Error`] (or undetermined), never held and never free.
 //!
