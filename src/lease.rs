@@ -17,9 +17,6 @@ use crate::record::{LARGEST, Record};
 use crate::run_state::{Outcome, RunState};
 use crate::token::Token;
 
-/// Why a lease is lost whose record is another claim's.
-const ANOTHER: &str = "the record carries another token";
-
 /// Why a claim is lost that was released before.
 const ENDED: &str = "the claim is ended";
 
@@ -383,22 +380,13 @@ impl Holder {
     }
 
     /// Ends the claim, with a last change of the record.
-    ///
-    /// Where the record has been put aside by the filesystem, others complete a change, and may then claim the lease before
-    /// whoever began it sees that: it was current when the change began, and it has ended.
     pub(crate) fn end(&self, mut last: impl FnMut(&mut Record)) -> Result<Record> {
-        let mut begun = None;
-        let ended = self.replace(|record| {
+        self.replace(|record| {
             last(record);
             record.owner.ended = Some(timestamp());
             record.owner.lock = None;
-            begun = Some(record.clone());
             Ok(())
-        });
-        match (ended, begun) {
-            (Err(Error::Lost { why, .. }), Some(record)) if why.starts_with(ANOTHER) => Ok(record),
-            (ended, _) => ended,
-        }
+        })
     }
 
     /// A change by somebody who does not stay with the record.
@@ -454,9 +442,10 @@ impl Holder {
     /// The record, if it is this claim's and not ended.
     pub(crate) fn current<'s>(&self, sight: &'s Sight) -> Result<&'s Record> {
         match &sight.content {
-            Ok(record) if record.owner.token != self.token => {
-                Err(self.lost(format!("{ANOTHER}, {}", successor(&record.owner))))
-            }
+            Ok(record) if record.owner.token != self.token => Err(self.lost(format!(
+                "the record carries another token, {}",
+                successor(&record.owner)
+            ))),
             Ok(record) if record.owner.ended.is_some() => Err(self.lost(ENDED)),
             Ok(record) => Ok(record),
             Err(_) if sight.is_absent() => Err(self.lost("the record is gone")),
