@@ -13,11 +13,11 @@ pub const SCENARIOS: &[Scenario] = &[
         run: alone,
     },
     Scenario {
-        name: "doctor: hosts meet",
+        name: "extra: doctor: hosts meet",
         run: meet,
     },
     Scenario {
-        name: "doctor: a host vanishes from a meeting",
+        name: "extra: doctor: a host vanishes from a meeting",
         run: vanished,
     },
     Scenario {

@@ -207,7 +207,14 @@ fn cut_long(lab: &mut Lab, mount: &str) -> Result {
     writer.prints("in", SOON)?;
     lab.cut("a")?;
     assert_eq!(b.ok(&format!("cat {late}"))?, "");
-    let new = keep(lab, &witness, &b, &lease, LONG, &["--take-lapsed", "--wait", "60s"])?;
+    let new = keep(
+        lab,
+        &witness,
+        &b,
+        &lease,
+        LONG,
+        &["--take-lapsed", "--wait", "60s", "--ttl", "30s"],
+    )?;
     let second = held_by(&witness, &lease, "b", TAKEOVER)?;
     assert_eq!(second.epoch, 2);
     // The very same look: the command of a was silent before b came in.
