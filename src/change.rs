@@ -185,9 +185,13 @@ impl Site {
         }
     }
 
-    /// Whether there is nothing at the path.
+    /// Whether the record is not there now.
     fn is_absent(&self) -> bool {
-        let found = self.judge.fs.stat(&self.path);
+        self.is_missing(&self.path)
+    }
+
+    fn is_missing(&self, path: &Path) -> bool {
+        let found = self.judge.fs.stat(path);
         found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
@@ -484,14 +488,7 @@ impl Driver<'_> {
 
     /// Whether a rival cannot commit any more: its process has ended, or its temp file is gone.
     fn is_out(&self, temp: TempId) -> bool {
-        let missing = |path: &Path| {
-            self.site
-                .judge
-                .fs
-                .stat(path)
-                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
-        self.site.is_gone(temp) || missing(&self.site.temp(temp))
+        self.site.is_gone(temp) || self.site.is_missing(&self.site.temp(temp))
     }
 
     fn pause(&mut self, rival: Option<TempId>) -> Reply {

@@ -55,13 +55,11 @@ pub fn ballot_target(name: &OsStr, id: TempId, base: Option<u64>) -> OsString {
 
 /// Whose ballot of the record `name` this is the content of, and what it is to replace.
 pub fn parse_target(name: &OsStr, content: &OsStr) -> Option<(TempId, Option<u64>)> {
-    let bytes = content.to_str()?;
-    match bytes.rsplit_once('@') {
-        Some((temp, base)) if parse_temp(name, temp.as_ref()).is_some() => {
-            Some((parse_temp(name, temp.as_ref())?, Some(base.parse().ok()?)))
-        }
-        _ => Some((parse_temp(name, content)?, None)),
+    if let Some(id) = parse_temp(name, content) {
+        return Some((id, None));
     }
+    let (temp, base) = content.to_str()?.rsplit_once('@')?;
+    Some((parse_temp(name, temp.as_ref())?, Some(base.parse().ok()?)))
 }
 
 /// The name under which a record that an operator broke is kept; `number` from 1 on, for when there is one already.
