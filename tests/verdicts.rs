@@ -263,11 +263,13 @@ fn is_this_host_later(facts: &Facts) -> bool {
 fn is_seen_running(process: &ProcessFacts, start: Option<u64>, pidfd: Option<u64>) -> bool {
     let found = process.start.filter(|_| process.start_readable != Some(false));
     let exited = matches!(process.state.as_deref(), Some("Z" | "X")) && process.threads_alive == Some(false);
+    let same_pidfd = pidfd.is_some() && pidfd == process.pidfd;
     process.exists == Some(true)
-        && process.leader != Some(false)
+        // A thread has no pidfs inode of a process.
+        && (process.leader != Some(false) || same_pidfd)
         && !exited
         && start.is_some()
-        && (found == start || (found.is_none() && pidfd.is_some() && pidfd == process.pidfd))
+        && (found == start || (found.is_none() && same_pidfd))
         && !(pidfd.is_some() && process.pidfd.is_some() && pidfd != process.pidfd)
 }
 
