@@ -7,11 +7,12 @@ use super::kit::{Lab, Result, until};
 use super::product::{BOTH, SOON, claim, ends, field};
 use std::time::{Duration, Instant};
 
-pub const SCENARIOS: &[Scenario] = &[
-    Scenario {
-        name: "RPCs of each verb",
-        run: rpcs,
-    },
+pub const SCENARIOS: &[Scenario] = &[Scenario {
+    name: "RPCs of each verb",
+    run: rpcs,
+}];
+
+pub const ALONE: &[Scenario] = &[
     Scenario {
         name: "extra: latency",
         run: latency,

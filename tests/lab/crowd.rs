@@ -10,20 +10,24 @@ use std::time::{Duration, Instant};
 
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
-        name: "extra: hundreds of hand-overs",
+        name: "soak, a minute of everything",
+        run: everything,
+    },
+    Scenario {
+        name: "crowd over restarts of the server",
+        run: servers,
+    },
+];
+
+/// As fast as the machine can.
+pub const ALONE: &[Scenario] = &[
+    Scenario {
+        name: "hundreds of hand-overs",
         run: hundreds,
     },
     Scenario {
         name: "crowd of three nodes",
         run: crowd,
-    },
-    Scenario {
-        name: "extra: crowd over restarts of the server",
-        run: servers,
-    },
-    Scenario {
-        name: "extra: soak, a minute of everything",
-        run: everything,
     },
 ];
 

@@ -13,11 +13,11 @@ pub const SCENARIOS: &[Scenario] = &[
         run: alone,
     },
     Scenario {
-        name: "extra: doctor: hosts meet",
+        name: "doctor: hosts meet",
         run: meet,
     },
     Scenario {
-        name: "extra: doctor: a host vanishes from a meeting",
+        name: "doctor: a host vanishes from a meeting",
         run: vanished,
     },
     Scenario {

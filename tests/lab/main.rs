@@ -16,9 +16,12 @@ mod story;
 use kit::lab::base;
 use kit::{Helper, Lab, NodeSpec, Result, Setup, ids, needs, net, play_role};
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Instant;
+use std::vec::IntoIter;
 
 /// Starts on a healthy lab with the server and the login nodes a and b, and may leave it in any state.
 struct Scenario {
@@ -26,20 +29,24 @@ struct Scenario {
     run: fn(&mut Lab) -> Result,
 }
 
-/// In the order of their running.
-const SCENARIOS: &[&[Scenario]] = &[
+/// These wait for most of their time, and so run in several labs at once. The longest first.
+const TOGETHER: &[&[Scenario]] = &[
+    crowd::SCENARIOS,
+    midway::SCENARIOS,
+    server::SCENARIOS,
+    holder::SCENARIOS,
+    doctor::SCENARIOS,
+    mounts::SCENARIOS,
     smoke::SCENARIOS,
     story::SCENARIOS,
-    holder::SCENARIOS,
-    server::SCENARIOS,
-    midway::SCENARIOS,
-    mounts::SCENARIOS,
-    doctor::SCENARIOS,
     cost::SCENARIOS,
-    crowd::SCENARIOS,
 ];
+const LABS: usize = 3;
 
-/// One test for all scenarios: they share one lab, and a lab takes the whole machine.
+/// These want the machine for themselves.
+const ALONE: &[&[Scenario]] = &[crowd::ALONE, cost::ALONE];
+
+/// One test for all scenarios: they share labs, and labs take the whole machine.
 /// LEASEHOLD_LAB_ONLY=part,part runs those whose name contains one of the parts; those named `extra: …` only then.
 #[test]
 fn scenarios() {
@@ -49,12 +56,34 @@ fn scenarios() {
         assert!(!required, "the lab is required: {reason}");
         return say(&format!("SKIP lab: {reason}"));
     }
-    if let Err(e) = run() {
-        panic!("{e}");
+    let failed = Mutex::default();
+    for (all, labs) in [(TOGETHER, LABS), (ALONE, 1)] {
+        let wanted: Vec<&Scenario> = all.iter().copied().flatten().filter(|s| wanted(s.name)).collect();
+        let (labs, queue) = (labs.min(wanted.len()), Mutex::new(wanted.into_iter()));
+        thread::scope(|scope| {
+            let jobs: Vec<_> = (0..labs).map(|_| scope.spawn(|| run(&queue, &failed))).collect();
+            for job in jobs {
+                if let Err(e) = job.join().unwrap_or_else(|panic| resume_unwind(panic)) {
+                    locked(&failed).push(e.to_string());
+                }
+            }
+        });
     }
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n\n"));
 }
 
-fn run() -> Result {
+fn wanted(name: &str) -> bool {
+    let only = std::env::var("LEASEHOLD_LAB_ONLY").unwrap_or_default();
+    only.split(',').any(|part| name.contains(part)) && (!only.is_empty() || !name.starts_with("extra:"))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Boots a lab, and runs scenarios in it for as long as there are any.
+fn run(queue: &Mutex<IntoIter<&Scenario>>, failed: &Mutex<Vec<String>>) -> Result {
     let started = Instant::now();
     let mut lab = Lab::up(Setup {
         base: base(),
@@ -63,23 +92,22 @@ fn run() -> Result {
         nodes: vec![NodeSpec::client("a"), NodeSpec::client("b")],
     })?;
     let (run, namespace, dir) = (lab.run().to_owned(), lab.namespace(), lab.dir().to_owned());
-    say(&format!("lab {run}: up in {:.1} s", started.elapsed().as_secs_f64()));
+    let seconds = |since: Instant| since.elapsed().as_secs_f64();
+    say(&format!("lab {run}: up in {:.1} s", seconds(started)));
 
-    let mut failed = Vec::new();
-    let only = std::env::var("LEASEHOLD_LAB_ONLY").unwrap_or_default();
-    let wanted = |s: &&Scenario| {
-        let named = only.split(',').any(|part| s.name.contains(part));
-        named && (!only.is_empty() || !s.name.starts_with("extra:"))
-    };
-    for scenario in SCENARIOS.iter().copied().flatten().filter(wanted) {
-        lab.heal()?;
+    loop {
+        // Not in the loop's head, where the queue would stay locked for the body.
+        let next = locked(queue).next();
+        let Some(scenario) = next else { break };
         let started = Instant::now();
+        lab.heal()?;
+        let (healed, started) = (seconds(started), Instant::now());
         let outcome = catch_unwind(AssertUnwindSafe(|| (scenario.run)(&mut lab)))
             .unwrap_or_else(|panic| Err(message(panic.as_ref()).into()));
         let word = if outcome.is_ok() { "ok    " } else { "FAILED" };
         say(&format!(
-            "lab {run}: {word} {:6.1} s  {}",
-            started.elapsed().as_secs_f64(),
+            "lab {run}: {word} {:6.1} s  {} (healed in {healed:.1} s)",
+            seconds(started),
             scenario.name
         ));
         if let Err(e) = outcome {
@@ -87,7 +115,7 @@ fn run() -> Result {
                 .names()
                 .into_iter()
                 .map(|n| format!("\n--- console of {n}\n{}", lab.console(&n)));
-            failed.push(format!("{}: {e}{}", scenario.name, consoles.collect::<String>()));
+            locked(failed).push(format!("{}: {e}{}", scenario.name, consoles.collect::<String>()));
         }
     }
 
@@ -99,7 +127,6 @@ fn run() -> Result {
         "the namespace is left, with its taps"
     );
     assert!(!dir.exists(), "{} is left", dir.display());
-    assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n\n"));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use super::kit::agent::{Job, Node};
 use super::kit::lab::SERVER;
 use super::kit::{Lab, Result, until};
 use super::mounts::mount;
-use super::product::{BOTH, TAKEOVER};
+use super::product::{BOTH, TAKEOVER, each};
 use super::server::{export, fill, make_room};
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
@@ -208,17 +208,15 @@ fn midway(
     let outcome = ended();
     mend(lab)?;
     outcome?;
-    let mut counts = Vec::new();
-    for one in &halted {
+    each(&halted, |one| {
         let outcomes = one.outcomes()?;
         let wrong = outcomes.iter().filter(|o| !o.is_right()).map(Outcome::to_string);
         let wrong: Vec<_> = wrong.collect();
         assert!(wrong.is_empty(), "{}: {wrong:#?}", one.dir);
         let done = outcomes.iter().filter(|o| o.code == 0).count();
         super::say(&format!("  {}: {done} of {} were done", one.dir, outcomes.len()));
-        counts.push((done, outcomes.len()));
-    }
-    Ok(counts)
+        Ok((done, outcomes.len()))
+    })
 }
 
 pub fn contend() -> Result<PathBuf> {

@@ -4,6 +4,8 @@ use super::kit::agent::{Job, Node};
 use super::kit::history::{Hold, check};
 use super::kit::witness::Witness;
 use super::kit::{Lab, Result, soak, until};
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Duration;
 
 pub const BOTH: [&str; 2] = ["/mnt/v4", "/mnt/v3"];
@@ -87,6 +89,25 @@ pub fn held_by(witness: &Witness, path: &str, node: &str, limit: Duration) -> Re
 pub fn ended(job: &Job, limit: Duration) -> Result<i32> {
     until("a command ends", limit, || {
         Ok(job.wait(Duration::from_secs(1))?.map(|done| done.code))
+    })
+}
+
+/// It has not ended; if it has, this tells how.
+pub fn runs(job: &Job) -> Result {
+    match job.wait(Duration::ZERO)? {
+        None => Ok(()),
+        Some(done) => Err(format!("it ended with {}: {} {}", done.code, done.out(), done.err()).into()),
+    }
+}
+
+/// The same for all of them, at once: most of it is waiting.
+pub fn each<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    thread::scope(|scope| {
+        let work = &work;
+        let jobs: Vec<_> = all.iter().map(|one| scope.spawn(move || work(one))).collect();
+        jobs.into_iter()
+            .map(|job| job.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     })
 }
 
