@@ -39,12 +39,11 @@ const TOGETHER: &[&[Scenario]] = &[
     mounts::SCENARIOS,
     smoke::SCENARIOS,
     story::SCENARIOS,
-    cost::SCENARIOS,
 ];
 const LABS: usize = 3;
 
 /// These want the machine for themselves.
-const ALONE: &[&[Scenario]] = &[crowd::ALONE, cost::ALONE];
+const ALONE: &[&[Scenario]] = &[cost::ALONE, crowd::ALONE];
 
 /// One test for all scenarios: they share labs, and labs take the whole machine.
 /// LEASEHOLD_LAB_ONLY=part,part runs those whose name contains one of the parts; those named `extra: …` only then.

@@ -3,7 +3,7 @@
 use super::Scenario;
 use super::kit::agent::Node;
 use super::kit::{Lab, NodeSpec, Result, until};
-use super::product::{BOTH, SOON, claim, ended, ends, field, judge};
+use super::product::{BOTH, SOON, claim, each, ended, ends, field, judge};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn caching(lab: &mut Lab) -> Result {
         "noac",
         "nocto,actimeo=60",
     ];
-    for vers in ["vers=4.2", "vers=3"] {
+    each(&["vers=4.2", "vers=3"], |&vers| {
         for (i, option) in options.into_iter().enumerate() {
             let at = format!("/mnt/o{i}{}", &vers[5..6]);
             mount(&c, &at, format!("{vers},{option}").trim_end_matches(','))?;
@@ -115,14 +115,16 @@ fn caching(lab: &mut Lab) -> Result {
                 );
             }
         }
-    }
+        Ok(())
+    })?;
     lab.forget("c")
 }
 
 /// A record that is open on its own node is renamed over (silly-rename on v3), and one that is read elsewhere goes stale.
 fn open(lab: &mut Lab) -> Result {
-    let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("open")?);
-    for mount in BOTH {
+    let (a, b) = (lab.node("a")?, lab.node("b")?);
+    let places = [(BOTH[0], lab.fresh_dir("open")?), (BOTH[1], lab.fresh_dir("open")?)];
+    each(&places, |(mount, dir)| {
         let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);
         let token = claim(&a, &lease, &["--ttl", "60s"])?;
         let reader = a.start(&["sh", "-c", &format!("exec 3<{lease}; echo open; exec sleep 1000")])?;
@@ -153,7 +155,8 @@ fn open(lab: &mut Lab) -> Result {
             Ok((names()? == format!("{}.lease", &mount[5..])).then_some(()))
         })?;
         b.ok(&format!("rm {lease}"))?;
-    }
+        Ok(())
+    })?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use super::kit::{Lab, Result};
-use super::product::{BOTH, SOON, claim, ended, ends, field, judge};
+use super::product::{BOTH, SOON, claim, each, ended, ends, field, judge};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ fn legacy(lab: &mut Lab) -> Result {
 /// An operator on b decides; the holder on a finds out, and stops.
 fn broken(lab: &mut Lab) -> Result {
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("break")?);
-    for mount in BOTH {
+    each(&BOTH, |mount| {
         let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);
         let job = a.start(&[
             "leasehold",
@@ -176,7 +176,8 @@ fn broken(lab: &mut Lab) -> Result {
         assert_eq!(field(&a, &lease, "epoch")?, "3");
         assert_eq!(a.run(&["leasehold", "renew", &lease, "--token", &token])?.code, 6);
         assert_eq!(field(&a, &lease, "token")?, second);
-    }
+        Ok(())
+    })?;
     Ok(())
 }
 
