@@ -110,11 +110,11 @@ fn run(queue: &Mutex<IntoIter<&Scenario>>, failed: &Mutex<Vec<String>>) -> Resul
             scenario.name
         ));
         if let Err(e) = outcome {
-            let consoles = lab
-                .names()
-                .into_iter()
-                .map(|n| format!("\n--- console of {n}\n{}", lab.console(&n)));
-            locked(failed).push(format!("{}: {e}{}", scenario.name, consoles.collect::<String>()));
+            let nodes = lab.names().into_iter().map(|n| {
+                let health = lab.health(&n).unwrap_or_else(|e| e.to_string());
+                format!("\n--- {n}: {health}\n{}", lab.console(&n))
+            });
+            locked(failed).push(format!("{}: {e}{}", scenario.name, nodes.collect::<String>()));
         }
     }
 

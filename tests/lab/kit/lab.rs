@@ -533,6 +533,22 @@ impl Lab {
         Ok(made.trim_start_matches("/mnt/export/").into())
     }
 
+    /// Whether it obeys, and whether time goes on there; for reports of failures.
+    pub fn health(&self, name: &str) -> Result<String> {
+        let node = self.node(name)?;
+        let tell = |outcome: Result| outcome.map_or_else(|e| e.to_string(), |()| "yes".into());
+        let answers = tell(node.hello().map(drop));
+        let sleeps = node.cmd(&["sleep", "0.01"]).limit(Duration::from_secs(2));
+        let sleeps = tell(sleeps.run().map(drop));
+        let process = self.entry(name)?.process.map(|p| p.pid);
+        let stat = process.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+        let power = self.power(name)?;
+        Ok(format!(
+            "{power:?}; answers: {answers}; a sleep ends: {sleeps}; {}",
+            stat.unwrap_or_default()
+        ))
+    }
+
     /// The last lines that the node's kernel wrote.
     pub fn console(&self, name: &str) -> String {
         let text = fs::read(self.dir.join(format!("{name}.console"))).unwrap_or_default();
