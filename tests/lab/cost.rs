@@ -29,19 +29,31 @@ pub const ALONE: &[Scenario] = &[
 
 fn rpcs(lab: &mut Lab) -> Result {
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("cost")?);
-    let missed: Vec<String> = each(&BOTH, |mount| rpcs_over(&a, &b, mount, &dir))?.concat();
-    assert!(missed.is_empty(), "{missed:#?}");
-    Ok(())
+    each(&BOTH, |mount| {
+        let mut missed = rpcs_over(&a, &b, mount, &format!("{dir}/0"))?;
+        // On a slow machine caches are over before the next command: what is too dear must be so three times.
+        for round in 1..3 {
+            if missed.is_empty() {
+                break;
+            }
+            let again = rpcs_over(&a, &b, mount, &format!("{dir}/{round}"))?;
+            missed.retain(|(what, _)| again.iter().any(|(same, _)| same == what));
+        }
+        assert!(missed.is_empty(), "{mount}: {missed:#?}");
+        Ok(())
+    })
+    .map(drop)
 }
 
-/// What cost more than it may.
-fn rpcs_over(a: &Node, b: &Node, mount: &str, dir: &str) -> Result<Vec<String>> {
+/// What cost more than it may, with the cost.
+fn rpcs_over(a: &Node, b: &Node, mount: &str, dir: &str) -> Result<Vec<(String, String)>> {
+    b.ok(&format!("mkdir -p {mount}/{dir}"))?;
     let (mut told, mut missed) = (Vec::new(), Vec::new());
     // What is measured now, and a little for what a kernel happens to have cached.
     let mut note = |what: &str, cost: String, calls: u64, bound: u64| {
         told.push(format!("{what}: {cost}"));
         if calls > bound {
-            missed.push(format!("{mount}: {what} {calls}, at most {bound}: {cost}"));
+            missed.push((what.to_owned(), format!("{calls}, at most {bound}: {cost}")));
         }
     };
     let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);

@@ -351,7 +351,9 @@ impl Lab {
 
     /// Ends a node for good.
     pub fn forget(&mut self, name: &str) -> Result {
-        self.crash(name)?;
+        if self.entry(name)?.process.is_some() {
+            self.crash(name)?;
+        }
         net::remove_taps(&self.state.run, name)?;
         self.state.nodes.retain(|n| n.name != name);
         self.save()
