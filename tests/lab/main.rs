@@ -57,6 +57,11 @@ fn scenarios() {
         assert!(!required, "the lab is required: {reason}");
         return say(&format!("SKIP lab: {reason}"));
     }
+    let all = TOGETHER.iter().chain(ALONE).copied().flatten();
+    assert!(
+        all.map(|s| s.name).any(wanted),
+        "LEASEHOLD_LAB_ONLY: no scenario has such a name"
+    );
     let failed = Mutex::default();
     for (all, labs) in [(TOGETHER, labs()), (ALONE, 1)] {
         let wanted: Vec<&Scenario> = all.iter().copied().flatten().filter(|s| wanted(s.name)).collect();
@@ -74,7 +79,7 @@ fn scenarios() {
     assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n\n"));
 }
 
-/// LEASEHOLD_LAB_LABS, or three: most scenarios wait, so it takes no more cores, but 768 MB each.
+/// LEASEHOLD_LAB_LABS, or three: most scenarios wait, so it takes no more cores, but up to 1 GB each.
 fn labs() -> usize {
     let labs = std::env::var("LEASEHOLD_LAB_LABS").ok().and_then(|n| n.parse().ok());
     labs.unwrap_or(3).max(1)
