@@ -80,12 +80,13 @@ fn holder(node: &Node, file: &str) -> Result<Job> {
 /// Asks for a shared lock: an exclusive one opens the file for writing, and over v4 the server then first recalls the
 /// holder's read delegation, which takes a dead holder's whole lease.
 fn refused(node: &Node, file: &str) -> Result<bool> {
-    Ok(node
-        .cmd(&["flock", "--shared", "--nonblock", file, "true"])
-        .limit(Duration::from_secs(60))
-        .run()?
-        .code
-        == 1)
+    let words = ["flock", "--shared", "--nonblock", file, "true"];
+    let done = node.cmd(&words).limit(Duration::from_secs(60)).run()?;
+    match done.code {
+        0 => Ok(false),
+        1 => Ok(true),
+        code => Err(format!("{}: flock of {file} ended with {code}: {}", node.name, done.err()).into()),
+    }
 }
 
 /// Whether the lock came within `limit`.
