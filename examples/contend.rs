@@ -26,7 +26,8 @@
 //!   --to PID        whom to hand over to
 //!   --fault F       kill-before:N, kill-after:N, stop-before:N or stop-after:N: signal this process at its N-th call
 //!                   that changes something on disk
-//!   --no-links, --no-symlinks   do as on a filesystem without them
+//!   --no-links      do as on a filesystem without hard links
+//!   --torn-rename   replace a file in two steps, as an NFS client does whose file is open: put it aside first
 //! ```
 //!
 //! Exit code 0: done, and never two holders. 1: **two held the lease at once**; please report it. 2: refused, or lost.
@@ -76,7 +77,7 @@ struct Options {
     to: Option<Pid>,
     fault: Option<(Fault, usize)>,
     no_links: bool,
-    no_symlinks: bool,
+    torn_rename: bool,
 }
 
 /// How a run ends, other than well.
@@ -141,14 +142,14 @@ fn options() -> Result<Options, End> {
         to: None,
         fault: None,
         no_links: false,
-        no_symlinks: false,
+        torn_rename: false,
     };
     while let Some(word) = words.next() {
         let word = word.to_string_lossy().into_owned();
         match word.as_str() {
             "--give-way" => options.give_way = true,
             "--no-links" => options.no_links = true,
-            "--no-symlinks" => options.no_symlinks = true,
+            "--torn-rename" => options.torn_rename = true,
             _ => {
                 let Some(value) = words.next() else {
                     return usage(format!("{word} is unknown, or lacks its value"));
@@ -206,7 +207,7 @@ fn run(options: Options) -> Result<(), End> {
             fault.map_or(0, |fault| fault.1),
             Counted::Changes,
         );
-        (fs.no_links, fs.no_symlinks) = (options.no_links, options.no_symlinks);
+        (fs.no_links, fs.torn_rename) = (options.no_links, options.torn_rename);
         Judge::here().with_fs(Arc::new(fs))
     };
     let judge = disk(options.fault);

@@ -1,10 +1,13 @@
 //! Numbered ballots: how a record is replaced without locks. Steps only, no I/O.
 //!
 //! Compare-and-swap on a directory. To replace record `F`, whose number (`seq`) is n, a contender writes the finished
-//! new record to a temp file `T`, takes ballot n+1 (an exclusive symlink that names `T`), makes sure that `F` is still
+//! new record to a temp file `T`, takes ballot n+1 (an exclusive second name of `T`), makes sure that `F` is still
 //! what it was, and renames `T` onto `F`. Who finds the ballot taken outlasts its owner for a moment, goes on to the
-//! next number, and *disarms* the rival by removing its `T`: from then on the rival cannot commit, whether it lives or
-//! not. So no judgement about a rival is ever needed, and no crash blocks anybody.
+//! next number, and *disarms* the rival by giving its `T` another name: from then on the rival cannot commit, whether it
+//! lives or not. So no judgement about a rival is ever needed, and no crash blocks anybody.
+//!
+//! A rename may take the name `F` away before it gives it to the next record, or although there is none any more (an NFS
+//! client's does). So a record has a second name while it is being replaced, and for as long as a rival may still try.
 //!
 //! [`Ballot`] says which one call to make next and is told what came of it. The library drives it over files
 //! (`change.rs`); a model checker drives the same code over states. The protocol and why it is right: `docs/protocol.md`.
@@ -49,14 +52,14 @@ pub enum Action {
         /// The record's number: that of the ballot that is about to be taken.
         seq: u64,
     },
-    /// `symlink(T, ballot)`: [`Reply::Done`], `Exists`, `Unsupported`.
+    /// `link(T, ballot)`: [`Reply::Done`], `Exists`, `Missing` (T is gone), `Unsupported`.
     Take {
         /// The ballot's.
         number: u64,
         /// One's own temp file, T.
         temp: TempId,
     },
-    /// Where symlinks are unsupported, create the ballot exclusively as an empty file: `Done`, `Exists`.
+    /// Where hard links are unsupported, create the ballot exclusively as an empty file: `Done`, `Exists`.
     TakeFile {
         /// The ballot's.
         number: u64,
@@ -78,17 +81,25 @@ pub enum Action {
         /// Whom the ballot in the way names.
         rival: Option<TempId>,
     },
-    /// Remove the temp file of a rival that was passed over: `Done` (also when it was gone).
+    /// Give the temp file of a rival that was passed over another name, `rename(T, V)`: `Done` (also when it was gone).
     Disarm {
         /// The rival's.
         temp: TempId,
     },
-    /// Remove every temp file of `F` but this one: a rival was passed over whose ballot names none.
+    /// Give up one's own temp file, which a ballot may name: `rename(T, W)`: `Done` (also when it was gone).
+    Retire {
+        /// One's own.
+        temp: TempId,
+    },
+    /// The same with every temp file of `F` but this one: a rival was passed over whose ballot names none.
     DisarmAll {
         /// One's own temp file, which stays.
         but: TempId,
     },
-    /// `link(T, F)`: `Done`, `Exists`, `Missing` (T is gone), `Unsupported`.
+    /// Where `F` was seen, have the file server asked about that name, whatever it answers: `Done`.
+    Ask,
+    /// Where `F` was absent, and no ballot says that it is not, `link(T, F)`: `Done`, `Exists`, `Missing` (T is gone),
+    /// `Unsupported`.
     Link {
         /// One's own temp file, T.
         temp: TempId,
@@ -97,21 +108,37 @@ pub enum Action {
     Create,
     /// Read `F` again: `Seen`, `Odd`, or `Missing` where there is nothing at all.
     Recheck,
-    /// `F` has a second name, left by a crash between link and unlink: remove that temp file: `Done`.
+    /// `F` has a second name: its ballot, or the temp file that a crash between link and unlink left. Remove that one, and see
+    /// whether rivals that were disarmed may still be at work: `Exists` if so, `Done` if not.
     Untwin,
+    /// `link(F, K)`: `Done`, `Exists`, `Missing` (`F` has only its second name), `Changed` (it was replaced), `Unsupported`.
+    Keep {
+        /// That of the record that is about to be replaced.
+        number: u64,
+    },
     /// `rename(T, F)`: `Done`, `Missing`.
     Rename {
         /// One's own temp file, T.
         temp: TempId,
     },
-    /// Remove one's own temp file: `Done` (also when it was gone).
+    /// Remove one's own temp file, which no ballot names or which is `F` as well: `Done` (also when it was gone).
     Withdraw {
         /// One's own.
         temp: TempId,
     },
-    /// Remove a ballot whose number `F` has reached: `Done` (also when it was gone).
+    /// Remove a ballot whose number `F` has passed: `Done` (also when it was gone).
     Remove {
         /// The ballot's.
+        number: u64,
+    },
+    /// … and then the temp file that it named, V or W: `Done` (also when there is none).
+    Discard {
+        /// The temp file.
+        temp: TempId,
+    },
+    /// Remove the second name of a record that was replaced: `Done` (also when it was gone).
+    Forget {
+        /// That of the record.
         number: u64,
     },
     /// Nothing more to do.
@@ -150,8 +177,10 @@ pub enum Reply {
     Rival {
         /// Its temp file; `None` for an empty ballot.
         temp: Option<TempId>,
-        /// It is known to be gone: its process ended, or its temp file is not there.
+        /// Its temp file is not there any more.
         gone: bool,
+        /// It makes no more calls for it: its process is known to have ended, or has given it up.
+        ended: bool,
     },
     /// `F` is unchanged, and the rival may still need a moment.
     Still,
@@ -173,9 +202,6 @@ pub enum Outcome {
     },
     /// The change is not allowed.
     Refused,
-    /// A holder found `F` gone and put its record back by asking: the caller must vacate it, and has lost. (What a
-    /// settlement puts back is vacant already.)
-    Resurrected,
     /// Another contender is at work, and the caller does not want to wait.
     GaveWay,
     /// Given up after too many rounds.
@@ -199,30 +225,46 @@ enum State {
     PassingOver,
     /// Disarming the passed-over rival of this index.
     Disarming(usize),
+    Asking,
     Linking,
     Creating,
     Rechecking,
     Untwinning,
+    Keeping,
     Renaming,
-    /// The temp file is being withdrawn after a call of unknown effect; then `F` tells.
-    Doubting {
-        linked: bool,
-    },
-    /// `F` is being read: after a link (`linked`) or rename that did not find the temp file (`missing`), or after one of
-    /// unknown effect.
+    /// The temp file is being given up after a call of unknown effect; then `F` tells.
+    Doubting,
+    /// `F` is being read: after a link or rename that did not find the temp file (`missing`), or after one of unknown effect.
     Confirming {
         missing: bool,
-        linked: bool,
     },
-    /// Withdrawing the temp file before another round.
+    /// … and is ours: its ballot must not say that it was given up.
+    Discarding,
+    /// Giving up the temp file before another round.
     Restarting,
     /// Withdrawing the temp file after a link.
     Unlinking,
     /// Removing ballots; then the end.
     Clearing(Outcome),
-    /// Withdrawing the temp file; then clearing.
+    /// Giving up the temp file; then clearing.
     Abandoning(Outcome),
     Finished,
+}
+
+/// A rival that was passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Passed {
+    number: u64,
+    temp: Option<TempId>,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Spent {
+    /// A ballot, with the temp file that it names, unless that stays to say that its writer may be at work.
+    Ballot(u64, Option<TempId>),
+    /// The second name of a record.
+    Kept(u64),
 }
 
 /// A change of one record, step by step.
@@ -237,12 +279,22 @@ pub struct Ballot {
     /// The number that is being fought for.
     number: u64,
     temp: Option<TempId>,
+    /// A ballot may name it.
+    named: bool,
+    /// Ballots are files of their own here, and not second names of records.
+    linkless: bool,
+    /// Rivals that were disarmed may still be at work: the record keeps its ballot.
+    contested: bool,
     /// Rivals passed over in this round.
-    passed: Vec<(u64, Option<TempId>)>,
+    passed: Vec<Passed>,
     /// One's own temp files of earlier tries.
     former: Vec<TempId>,
-    /// Ballots that `F` has reached, or will have on success: to be removed.
-    spent: Vec<u64>,
+    /// To be removed once `F` has passed them.
+    spent: Vec<Spent>,
+    /// What the ballot named that is being removed.
+    left: Option<TempId>,
+    /// `F` is ours, and needs no second name.
+    alone: bool,
     rounds: usize,
 }
 
@@ -259,9 +311,14 @@ impl Ballot {
             seen: None,
             number: 0,
             temp: None,
+            named: false,
+            linkless: false,
+            contested: false,
             passed: Vec::new(),
             former: Vec::new(),
             spent: Vec::new(),
+            left: None,
+            alone: false,
             rounds: 0,
         }
     }
@@ -284,6 +341,7 @@ impl Ballot {
         match (self.state, reply) {
             (State::Looking, Reply::Seen { stamp, .. }) => {
                 self.seen = stamp;
+                self.contested = false;
                 self.passed.clear();
                 // No count gets that far; a record may say that one did.
                 let Some(number) = stamp.map_or(0, |stamp| stamp.seq).checked_add(1) else {
@@ -296,7 +354,7 @@ impl Ballot {
             (State::Looking, Reply::Failed) => self.clear(Outcome::Failed),
 
             (State::Writing, Reply::Written(temp)) => {
-                self.temp = Some(temp);
+                (self.temp, self.named) = (Some(temp), false);
                 self.state = State::Taking;
                 Action::Take {
                     number: self.number,
@@ -308,10 +366,14 @@ impl Ballot {
 
             (State::Taking, Reply::Done) | (State::Signing, Reply::Done) => self.taken(),
             (State::Taking, Reply::Unsupported) => {
+                self.linkless = true;
                 self.state = State::TakingFile;
                 Action::TakeFile { number: self.number }
             }
+            // A rival disarmed whatever it found.
+            (State::Taking, Reply::Missing) => self.restart(),
             (State::TakingFile, Reply::Done) => {
+                self.named = true;
                 self.state = State::Signing;
                 Action::Sign {
                     number: self.number,
@@ -319,22 +381,30 @@ impl Ballot {
                 }
             }
             (State::Taking | State::TakingFile, Reply::Exists) => {
+                // It may be our own.
+                self.named = true;
                 self.state = State::Inspecting;
                 Action::Inspect { number: self.number }
             }
             (State::Taking | State::TakingFile | State::Signing, Reply::Failed | Reply::Missing) => {
+                self.named = true;
                 self.abandon(Outcome::Failed)
             }
 
             // Our own name: the call had been done, and its reply was lost.
             (State::Inspecting, Reply::Rival { temp: Some(temp), .. }) if temp == self.temp() => self.taken(),
-            (State::Inspecting, Reply::Rival { temp, gone }) => {
+            (State::Inspecting, Reply::Rival { temp, gone, ended }) => {
                 let former = temp.is_some_and(|temp| self.former.contains(&temp));
-                if gone || former {
-                    return self.pass_over(temp);
+                self.named = false;
+                self.passed.push(Passed {
+                    number: self.number,
+                    temp,
+                    ended: ended || former,
+                });
+                if gone || ended || former {
+                    return self.pass_over();
                 }
                 self.state = State::Pausing;
-                self.passed.push((self.number, temp));
                 Action::Pause { rival: temp }
             }
             // Whoever removed it has seen F reach the number.
@@ -342,88 +412,84 @@ impl Ballot {
             (State::Inspecting, Reply::Failed) => self.abandon(Outcome::Failed),
 
             (State::Pausing, Reply::Still) => Action::Pause {
-                rival: self.passed.last().and_then(|(_, rival)| *rival),
+                rival: self.passed.last().and_then(|passed| passed.temp),
             },
             (State::Pausing, Reply::Changed) if self.give_way => self.abandon(Outcome::GaveWay),
             (State::Pausing, Reply::Changed) => self.restart(),
-            (State::Pausing, Reply::Expired) => {
-                let (_, rival) = self
-                    .passed
-                    .pop()
-                    .expect("the rival that is waited for was pushed before the pause");
-                self.pass_over(rival)
-            }
+            (State::Pausing, Reply::Expired) => self.pass_over(),
             (State::Pausing, Reply::Failed) => self.abandon(Outcome::Failed),
             (State::PassingOver, Reply::Done | Reply::Failed) => self.write(),
 
             (State::Disarming(at), Reply::Done) => self.disarm(at + 1),
             (State::Disarming(_), Reply::Failed) => self.abandon(Outcome::Failed),
 
-            (State::Linking, Reply::Done) => {
-                self.state = State::Unlinking;
-                Action::Withdraw { temp: self.temp() }
-            }
-            (State::Linking, Reply::Exists) | (State::Creating, Reply::Exists) => self.recheck(),
-            (State::Linking, Reply::Unsupported) if self.seen.is_none() => {
+            (State::Asking, Reply::Done) => self.recheck(),
+            (State::Linking, Reply::Done) => self.unlink(),
+            (State::Linking | State::Creating, Reply::Exists) => self.recheck(),
+            (State::Linking, Reply::Unsupported) => {
                 self.state = State::Creating;
                 Action::Create
             }
-            (State::Linking, Reply::Unsupported) => self.recheck(),
             // A rival disarmed us: before the link, or after one whose reply was lost.
-            (State::Linking, Reply::Missing) => {
-                self.state = State::Confirming {
-                    missing: true,
-                    linked: true,
-                };
-                Action::Recheck
-            }
+            (State::Linking, Reply::Missing) => self.confirm(true),
             (State::Creating, Reply::Done) => self.rename(),
-            (State::Linking | State::Creating, Reply::Failed) => self.doubt(true),
-            (State::Unlinking, Reply::Done | Reply::Failed) => self.committed(true),
+            (State::Linking | State::Creating, Reply::Failed) => self.doubt(),
+            (State::Unlinking | State::Discarding, Reply::Done | Reply::Failed) => self.committed(),
 
             (State::Rechecking, Reply::Seen { stamp, twin, own }) => {
                 if self.is_ours(stamp, own) {
-                    self.state = State::Unlinking;
-                    return Action::Withdraw { temp: self.temp() };
+                    return self.unlink();
                 }
                 if !self.is_as_seen(stamp) {
                     return self.restart_at(stamp);
                 }
-                if twin {
-                    self.state = State::Untwinning;
-                    return Action::Untwin;
+                match twin {
+                    true => {
+                        self.state = State::Untwinning;
+                        Action::Untwin
+                    }
+                    false => self.keep(),
                 }
-                self.rename()
             }
             // Missing: the server has just said that it exists, or it was seen. What a cache says now replaces nothing.
             (State::Rechecking, Reply::Odd | Reply::Missing) => self.restart(),
             // Where nothing was, what is there now and cannot be read may be ours, by a link whose reply was lost.
             (State::Rechecking, Reply::Failed) if self.seen.is_none() => self.abandon(Outcome::Unknown),
             (State::Rechecking, Reply::Failed) => self.abandon(Outcome::Failed),
-            (State::Untwinning, Reply::Done) => self.rename(),
-            (State::Untwinning, Reply::Failed) => self.abandon(Outcome::Failed),
+            (State::Untwinning, Reply::Done | Reply::Exists) => {
+                self.contested |= reply == Reply::Exists;
+                self.spent.extend(self.seen.map(|seen| Spent::Ballot(seen.seq, None)));
+                self.keep()
+            }
+            (State::Keeping, Reply::Done | Reply::Exists) => {
+                self.spent.extend(self.seen.map(|seen| Spent::Kept(seen.seq)));
+                self.rename()
+            }
+            // Whichever second name it was found by.
+            (State::Keeping, Reply::Missing) => {
+                let found = self
+                    .seen
+                    .map(|seen| [Spent::Kept(seen.seq), Spent::Ballot(seen.seq, None)]);
+                self.spent.extend(found.into_iter().flatten());
+                self.rename()
+            }
+            (State::Keeping, Reply::Changed) => self.restart(),
+            (State::Keeping, Reply::Unsupported) => self.rename(),
+            (State::Untwinning | State::Keeping, Reply::Failed) => self.abandon(Outcome::Failed),
 
-            (State::Renaming, Reply::Done) => self.committed(false),
-            (State::Renaming, Reply::Missing) => {
-                self.state = State::Confirming {
-                    missing: true,
-                    linked: false,
-                };
-                Action::Recheck
-            }
-            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(false),
-            (State::Doubting { linked }, Reply::Done) => {
-                self.state = State::Confirming { missing: false, linked };
-                Action::Recheck
-            }
-            (State::Doubting { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
-            (State::Confirming { linked, .. }, Reply::Seen { stamp, own, .. }) if self.is_ours(stamp, own) => {
-                self.committed(linked)
+            (State::Renaming, Reply::Done) => self.committed(),
+            (State::Renaming, Reply::Missing) => self.confirm(true),
+            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(),
+            (State::Doubting, Reply::Done) => self.confirm(false),
+            (State::Doubting, Reply::Failed) => self.clear(Outcome::Unknown),
+            (State::Confirming { .. }, Reply::Seen { stamp, own, .. }) if self.is_ours(stamp, own) => {
+                self.state = State::Discarding;
+                Action::Discard { temp: self.temp() }
             }
             // Not ours, and the temp file is gone for good: a rival disarmed us, or the call that failed came to nothing.
-            (State::Confirming { missing: true, .. }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
-            (State::Confirming { missing: true, .. }, Reply::Odd | Reply::Missing) => self.restart(),
-            (State::Confirming { missing: false, .. }, Reply::Seen { .. } | Reply::Odd | Reply::Missing) => {
+            (State::Confirming { missing: true }, Reply::Seen { stamp, .. }) => self.restart_at(stamp),
+            (State::Confirming { missing: true }, Reply::Odd | Reply::Missing) => self.restart(),
+            (State::Confirming { missing: false }, Reply::Seen { .. } | Reply::Odd | Reply::Missing) => {
                 self.clear(Outcome::Failed)
             }
             (State::Confirming { .. }, Reply::Failed) => self.clear(Outcome::Unknown),
@@ -433,7 +499,10 @@ impl Ballot {
                 Action::Look
             }
             (State::Abandoning(outcome), Reply::Done | Reply::Failed) => self.clear(outcome),
-            (State::Clearing(outcome), Reply::Done | Reply::Failed) => self.clear(outcome),
+            (State::Clearing(outcome), Reply::Done | Reply::Failed) => match self.left.take() {
+                Some(temp) => Action::Discard { temp },
+                None => self.clear(outcome),
+            },
             (state, reply) => panic!("{reply:?} does not answer {state:?}"),
         }
     }
@@ -447,35 +516,41 @@ impl Ballot {
         Action::Write { seq: self.number }
     }
 
-    fn pass_over(&mut self, rival: Option<TempId>) -> Action {
-        let (Some(next), true) = (self.number.checked_add(1), self.passed.len() < BOUND) else {
+    /// Goes on to the next number, past the rival that was pushed last.
+    fn pass_over(&mut self) -> Action {
+        let (Some(next), true) = (self.number.checked_add(1), self.passed.len() <= BOUND) else {
             return self.abandon(Outcome::Contended);
         };
         let temp = self.temp();
         self.former.push(temp);
-        self.passed.push((self.number, rival));
         self.number = next;
         self.state = State::PassingOver;
         Action::Withdraw { temp }
     }
 
     fn taken(&mut self) -> Action {
-        self.spent.push(self.number);
+        self.named = true;
+        self.spent.push(Spent::Ballot(self.number, self.temp));
+        self.contested = self.passed.iter().any(|rival| !rival.ended);
         self.disarm(0)
     }
 
     /// Our own number is taken: make sure that nobody whom we passed over can still commit.
     fn disarm(&mut self, from: usize) -> Action {
         let own = self.temp();
-        let next =
-            (from..self.passed.len()).find(|&at| self.passed[at].1.is_none_or(|temp| !self.former.contains(&temp)));
+        let is_former = |temp| self.former.contains(&temp);
+        let next = (from..self.passed.len()).find(|&at| !self.passed[at].temp.is_some_and(is_former));
         match next {
             Some(at) => {
                 self.state = State::Disarming(at);
-                match self.passed[at].1 {
+                match self.passed[at].temp {
                     Some(temp) => Action::Disarm { temp },
                     None => Action::DisarmAll { but: own },
                 }
+            }
+            None if self.seen.is_some() => {
+                self.state = State::Asking;
+                Action::Ask
             }
             None => {
                 self.state = State::Linking;
@@ -489,14 +564,34 @@ impl Ballot {
         Action::Recheck
     }
 
+    fn keep(&mut self) -> Action {
+        match self.seen {
+            Some(seen) if !self.linkless => {
+                self.state = State::Keeping;
+                Action::Keep { number: seen.seq }
+            }
+            _ => self.rename(),
+        }
+    }
+
     fn rename(&mut self) -> Action {
         self.state = State::Renaming;
         Action::Rename { temp: self.temp() }
     }
 
-    fn doubt(&mut self, linked: bool) -> Action {
-        self.state = State::Doubting { linked };
+    fn unlink(&mut self) -> Action {
+        self.state = State::Unlinking;
         Action::Withdraw { temp: self.temp() }
+    }
+
+    fn doubt(&mut self) -> Action {
+        self.state = State::Doubting;
+        Action::Retire { temp: self.temp() }
+    }
+
+    fn confirm(&mut self, missing: bool) -> Action {
+        self.state = State::Confirming { missing };
+        Action::Recheck
     }
 
     /// Whether the record is this very change. A claim's token is of this try alone. A holder's may be at work in several
@@ -527,48 +622,67 @@ impl Ballot {
         if self.rounds >= BOUND {
             return self.abandon(Outcome::Contended);
         }
-        let temp = self.temp();
-        self.former.push(temp);
+        self.former.push(self.temp());
         self.state = State::Restarting;
-        Action::Withdraw { temp }
+        self.give_up()
     }
 
     fn abandon(&mut self, outcome: Outcome) -> Action {
         self.state = State::Abandoning(outcome);
-        Action::Withdraw { temp: self.temp() }
+        self.give_up()
     }
 
-    /// `F` is our record, by a rename or because it was `linked`: to a holder that says that `F` was gone.
-    fn committed(&mut self, linked: bool) -> Action {
-        let outcome = match self.kind {
-            Kind::Holder | Kind::Settle if linked => Outcome::Resurrected,
-            _ => Outcome::Committed {
-                seq: self.number,
-                temp: self.temp(),
-            },
-        };
-        self.spent.extend(self.passed.drain(..).map(|(number, _)| number));
-        if let Some(before) = self.seen {
-            self.spent.push(before.seq);
+    /// A ballot that stands and names a temp file that is gone says that it was published.
+    fn give_up(&self) -> Action {
+        let temp = self.temp();
+        match self.named {
+            true => Action::Retire { temp },
+            false => Action::Withdraw { temp },
+        }
+    }
+
+    fn committed(&mut self) -> Action {
+        let rivals = self.passed.drain(..);
+        self.spent
+            .extend(rivals.map(|rival| Spent::Ballot(rival.number, rival.temp.filter(|_| rival.ended))));
+        if let Some(before) = self.seen.filter(|_| self.linkless) {
+            self.spent.push(Spent::Ballot(before.seq, None));
+        }
+        self.alone = !self.contested || self.linkless;
+        if self.alone {
+            self.spent
+                .retain(|spent| !matches!(spent, Spent::Ballot(number, _) if *number == self.number));
+            self.spent.push(Spent::Ballot(self.number, None));
         }
         self.seen = Some(Stamp {
             token: self.token,
             seq: self.number,
             beat: 0,
         });
-        self.clear(outcome)
+        self.clear(Outcome::Committed {
+            seq: self.number,
+            temp: self.temp(),
+        })
     }
 
-    /// Removes what is spent: only numbers that `F` has reached. A fresh rival on a freed higher number would not see
-    /// that the number was used, and `seq` would run backwards.
+    /// Removes what is spent: only ballots whose number `F` has passed. A fresh rival on a freed higher number would not see
+    /// that the number was used, and `seq` would run backwards. One's own comes last: until then the record has two names.
     fn clear(&mut self, outcome: Outcome) -> Action {
         let reached = self.seen.map_or(0, |seen| seen.seq);
-        self.spent.retain(|&number| number <= reached);
+        self.spent.retain(|spent| match *spent {
+            Spent::Ballot(number, _) | Spent::Kept(number) => number < reached || self.alone && number == reached,
+        });
+        self.spent.sort_by_key(|spent| match *spent {
+            Spent::Ballot(number, _) => std::cmp::Reverse(number),
+            Spent::Kept(_) => std::cmp::Reverse(0),
+        });
+        self.state = State::Clearing(outcome);
         match self.spent.pop() {
-            Some(number) => {
-                self.state = State::Clearing(outcome);
+            Some(Spent::Ballot(number, temp)) => {
+                self.left = temp;
                 Action::Remove { number }
             }
+            Some(Spent::Kept(number)) => Action::Forget { number },
             None => {
                 self.state = State::Finished;
                 Action::Finish(outcome)

@@ -83,9 +83,7 @@ pub fn break_lease(judge: Judge, path: &Path, token: Token, reason: &str) -> Res
                 evidence: change.evidence.path,
             });
         }
-        Ok(Ended::Refused | Ended::GaveWay | Ended::Resurrected) => {
-            change.refused.expect("a change is refused with the reason why")
-        }
+        Ok(Ended::Refused | Ended::GaveWay) => change.refused.expect("a change is refused with the reason why"),
         // The evidence stays: the change may have been made.
         Err(error @ Error::Uncertain(_)) => return Err(error),
         Err(error) => error,

@@ -11,19 +11,13 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, RecordFacts, RecordState};
 use crate::fs::Stat;
 use crate::names::{self, TempId};
-use crate::observe::{Judge, Sight, armed, ballot_content, directory, look, names_directory};
+use crate::observe::{Judge, Sight, Slip, by_second_name, directory, look, look_listed, names_directory, read_ballot};
 use crate::platform;
 use crate::record::Record;
 use crate::verdict::Judgement;
 
 /// How long a living rival gets to finish before it is passed over.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Records that were put aside are completed this often in a row.
-const ROUNDS: usize = 8;
-
-/// Names of a directory that are looked through for leftovers.
-const LISTED: usize = 100_000;
 
 /// A temp file that lies about for longer than this, by the file server's clock, has no writer that still wants it. A
 /// writer that does starts over.
@@ -39,9 +33,9 @@ pub(crate) trait Change {
     }
     /// The new record, under this number. `locked`: the lock was taken.
     fn compose(&mut self, seq: u64, locked: bool) -> Record;
-    /// The last word, now that the file server has stamped the new record.
-    fn confirm(&mut self, _written: &Stat) -> bool {
-        true
+    /// The last word, where it depends on the file server's stamp of the new record, which has to be asked for.
+    fn confirm(&mut self, _written: &dyn Fn() -> io::Result<Stat>) -> io::Result<bool> {
+        Ok(true)
     }
 }
 
@@ -58,7 +52,6 @@ pub(crate) enum Ended {
         file: File,
     },
     Refused,
-    Resurrected,
     GaveWay,
 }
 
@@ -94,9 +87,13 @@ impl Site {
         if let Err(facts) = &mut sight.content
             && facts.state == RecordState::Empty
         {
-            if self.judge.fs.stat(&self.ballot(1)).is_err() {
+            let file = |stat: Stat| (stat.device, stat.inode);
+            match self.judge.fs.stat(&self.ballot(1)) {
                 // It may have been removed since the file was empty.
-                return look(&*self.judge.fs, &self.path);
+                Err(_) => return look(&*self.judge.fs, &self.path),
+                // The second name of a record, which somebody has emptied.
+                Ok(ballot) if sight.stat.map(file) == Some(file(ballot)) || ballot.links > 1 => return sight,
+                Ok(_) => {}
             }
             **facts = RecordFacts {
                 state: RecordState::Absent,
@@ -104,6 +101,15 @@ impl Site {
             };
         }
         sight
+    }
+
+    /// The same where the file server has just been asked about the name: then the directory's own stamp adds nothing.
+    fn look_asked(&self) -> Sight {
+        let sight = look_listed(&*self.judge.fs, &self.path);
+        match sight.content {
+            Ok(_) => sight,
+            Err(_) => self.look(),
+        }
     }
 
     pub fn name(&self) -> &OsStr {
@@ -116,6 +122,14 @@ impl Site {
 
     fn temp(&self, id: TempId) -> PathBuf {
         self.beside(&names::temp(&self.name, id))
+    }
+
+    fn void(&self, id: TempId) -> PathBuf {
+        self.beside(&names::void(&self.name, id))
+    }
+
+    fn withdrawn(&self, id: TempId) -> PathBuf {
+        self.beside(&names::withdrawn(&self.name, id))
     }
 
     fn ballot(&self, number: u64) -> PathBuf {
@@ -150,79 +164,61 @@ impl Site {
             written: None,
             waited: None,
             unsigned: None,
-            half_done: false,
             failure: None,
         }
         .run()
     }
 
-    /// Looks, and where the record has been put aside, puts what was to replace it in its place.
-    fn look_whole(&self) -> Sight {
-        for _ in 0..ROUNDS {
-            let sight = self.look();
-            if !sight.halfway {
-                return sight;
-            }
-            self.complete();
-        }
-        self.look()
-    }
-
-    /// Completes the replacement of a record that has been put aside, as whoever began it would have, or still will: its
-    /// temp file is linked to the record's name. What was seen last is what counts, and of those who have seen it the
-    /// highest ballot; the others are disarmed, as that one would have done.
-    fn complete(&self) {
-        let fs = &*self.judge.fs;
-        if let Some((last, others)) = armed(fs, &self.path).split_last() {
-            let disarmed = others.iter().all(|other| match fs.unlink(&self.temp(other.temp)) {
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
-                Ok(()) => true,
-            });
-            if disarmed {
-                // Whatever comes of it, the next look tells.
-                let _ = fs.link(&self.temp(last.temp), &self.path);
-            }
-        }
-    }
-
-    /// Whether the record is not there now.
-    fn is_absent(&self) -> bool {
-        self.is_missing(&self.path)
-    }
-
-    fn is_missing(&self, path: &Path) -> bool {
-        let found = self.judge.fs.stat(path);
-        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    }
-
-    /// Removes what crashed contenders left: ballots that the record has reached, and temp files without a writer.
-    /// `fresh` is a file of the same filesystem that was just written; its stamp is asked for only where it is needed.
-    pub fn sweep(&self, seq: u64, fresh: &File) {
+    /// Removes what is left beside the record of this number: ballots and second names that it has passed, and temp files
+    /// without a writer that would still publish them. Says whether rivals that were disarmed may be at work yet.
+    /// `fresh` is a file of the same filesystem that was just written; without one, nothing is too old.
+    pub fn sweep(&self, seq: u64, fresh: Option<&File>) -> io::Result<bool> {
         let fs = &*self.judge.fs;
         let now = std::cell::OnceCell::new();
-        let now = || *now.get_or_init(|| fs.stat_file(fresh).map_or(Duration::ZERO, |stat| stat.changed));
-        let Ok(names) = fs.list(directory(&self.path), LISTED) else {
-            return;
+        let stamp = || fresh.and_then(|fresh| fs.stat_file(fresh).ok());
+        let now = || *now.get_or_init(|| stamp().map_or(Duration::ZERO, |stat| stat.changed));
+        let is_old = |path: &Path| {
+            let stat = || fs.stat(path);
+            fresh.is_some() && stat().is_ok_and(|stat| now().saturating_sub(stat.changed) > ABANDONED)
         };
-        for name in names {
-            let path = self.beside(&name);
-            let spent = match (
-                names::parse_ballot(&self.name, &name),
-                names::parse_temp(&self.name, &name),
-            ) {
-                (Some(number), _) => number <= seq,
-                (_, Some(temp)) => {
-                    self.is_gone(temp)
-                        || fs
-                            .stat(&path)
-                            .is_ok_and(|stat| now().saturating_sub(stat.changed) > ABANDONED)
-                }
-                _ => false,
-            };
-            if spent {
-                // Whoever is next will try again.
-                let _ = fs.unlink(&path);
+        let mut left = false;
+        let (mut ballots, mut temps) = (Vec::new(), Vec::new());
+        for name in fs.list(directory(&self.path), usize::MAX)? {
+            let number = names::parse_ballot(&self.name, &name).or(names::parse_kept(&self.name, &name));
+            match number {
+                Some(number) if number < seq => ballots.push(name),
+                Some(_) => {}
+                None => temps.push(name),
             }
+        }
+        // Whoever is next will try again what fails. Ballots go first: a temp file that one of them names must stay.
+        for ballot in ballots {
+            let _ = fs.unlink(&self.beside(&ballot));
+        }
+        for name in temps {
+            let path = self.beside(&name);
+            if let Some(temp) = names::parse_temp(&self.name, &name) {
+                let void = self.void(temp);
+                if (self.is_gone(temp) || is_old(&path)) && fs.rename(&path, &void).is_ok() {
+                    self.discard_unnamed(&void);
+                }
+            } else if let Some(temp) = names::parse_void(&self.name, &name) {
+                match self.is_gone(temp) || is_old(&path) {
+                    true => self.discard_unnamed(&path),
+                    false => left = true,
+                }
+            } else if names::parse_withdrawn(&self.name, &name).is_some() {
+                self.discard_unnamed(&path);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Removes a temp file that is not to be published, unless a ballot is its second name.
+    fn discard_unnamed(&self, path: &Path) {
+        let fs = &*self.judge.fs;
+        if fs.stat(path).is_ok_and(|stat| stat.links == 1) {
+            let _ = fs.unlink(path);
         }
     }
 
@@ -237,14 +233,12 @@ struct Driver<'a> {
     change: &'a mut dyn Change,
     sight: Option<Sight>,
     file: Option<File>,
-    /// The file that was written last.
-    written: Option<Stat>,
+    /// The temp file that was written last.
+    written: Option<TempId>,
     /// Since when the present rival is waited for, and for how long the next pause is.
     waited: Option<(Duration, Duration)>,
     /// A ballot file that does not name its temp file yet.
     unsigned: Option<File>,
-    /// A rename failed, and may have put the record aside.
-    half_done: bool,
     failure: Option<Error>,
 }
 
@@ -268,7 +262,6 @@ impl Driver<'_> {
                 Ok(Ended::Committed { seq, file })
             }
             Outcome::Refused => Ok(Ended::Refused),
-            Outcome::Resurrected => Ok(Ended::Resurrected),
             Outcome::GaveWay => Ok(Ended::GaveWay),
             Outcome::Contended => Err(Error::Contended { path: path.clone() }),
             Outcome::Failed => Err(self.failure.expect("a step that failed has left its error")),
@@ -287,12 +280,12 @@ impl Driver<'_> {
             Action::Write { seq } => self.write(seq),
             Action::Take { number, temp } => {
                 let ballot = site.ballot(number);
-                let taken = fs.symlink(&self.target(temp), &ballot);
+                let taken = fs.link(&site.temp(temp), &ballot);
                 self.reply(
                     "create the ballot",
                     &ballot,
                     taken,
-                    &[Reply::Exists, Reply::Unsupported],
+                    &[Reply::Exists, Reply::Missing, Reply::Unsupported],
                 )
             }
             Action::TakeFile { number } => {
@@ -302,32 +295,37 @@ impl Driver<'_> {
             }
             Action::Sign { number, temp } => {
                 let ballot = site.ballot(number);
-                let name = self.target(temp);
+                let name = names::temp(&site.name, temp);
                 let file = self.unsigned.take().expect("a ballot is created before it is signed");
                 let signed = fs.write_at(&file, name.as_encoded_bytes(), 0);
                 self.reply("write the ballot", &ballot, signed, &[])
             }
             Action::Inspect { number } => self.inspect(number),
             Action::Pause { rival } => self.pause(rival),
-            Action::Disarm { temp } => self.unlink("remove the temp file", &site.temp(temp)),
-            Action::Withdraw { temp } => {
-                // Our own rename may have done its first half. Then the second half is what remains to be done.
-                if std::mem::take(&mut self.half_done) && site.is_absent() {
-                    let _ = fs.link(&site.temp(temp), &site.path);
+            Action::Disarm { temp } => self.disarm(temp, &site.void(temp)),
+            Action::Retire { temp } => {
+                let withdrawn = site.withdrawn(temp);
+                let retired = self.disarm(temp, &withdrawn);
+                // Where no ballot could be taken, as on a full disk, nothing is left.
+                if self.failure.is_some() {
+                    site.discard_unnamed(&withdrawn);
                 }
-                self.unlink("remove the temp file", &site.temp(temp))
+                retired
             }
+            Action::Withdraw { temp } => self.unlink("remove the temp file", &site.temp(temp)),
             Action::DisarmAll { but } => self.disarm_all(but),
+            Action::Ask => {
+                let _ = fs.ask(&site.path);
+                Reply::Done
+            }
             Action::Link { temp } => self.link(temp),
             Action::Create => {
                 let created = fs.create(&site.path, None).map(drop);
                 self.reply("create", &site.path, created, &[Reply::Exists])
             }
             Action::Recheck => {
-                let sight = site.look_whole();
+                let sight = site.look_asked();
                 let reply = match &sight.content {
-                    // Without hard links it cannot be completed.
-                    _ if sight.halfway => Reply::Missing,
                     // Whatever stands there now, it is not known: not the same as something that is not ours.
                     Err(facts) if facts.state == RecordState::Unreadable => {
                         let why = facts.detail.clone().unwrap_or_default();
@@ -340,43 +338,38 @@ impl Driver<'_> {
                 reply
             }
             Action::Untwin => self.untwin(),
-            Action::Rename { temp } => {
-                // An NFS client puts the record aside before it asks whether there is anything to put in its place: whoever
-                // was disarmed meanwhile must not try.
-                let gone = match fs.stat(&site.temp(temp)) {
-                    Ok(stat) => stat.links == 0,
-                    Err(error) => error.kind() == io::ErrorKind::NotFound || platform::is_stale(&error),
-                };
-                if gone {
-                    return Reply::Missing;
+            Action::Keep { number } => {
+                let kept = site.beside(&names::kept(&site.name, number));
+                let linked = fs.link(&site.path, &kept);
+                if linked.as_ref().is_err_and(platform::is_stale) {
+                    return Reply::Changed;
                 }
+                let expected = [Reply::Exists, Reply::Missing, Reply::Unsupported];
+                self.reply("link to", &kept, linked, &expected)
+            }
+            Action::Rename { temp } => {
                 let renamed = fs.rename(&site.temp(temp), &site.path);
-                let reply = self.reply("rename the temp file onto", &site.path, renamed, &[Reply::Missing]);
-                self.half_done = reply == Reply::Failed;
-                reply
+                self.reply("rename the temp file onto", &site.path, renamed, &[Reply::Missing])
             }
             Action::Remove { number } => self.unlink("remove the ballot", &site.ballot(number)),
+            Action::Discard { temp } => match fs.unlink(&site.withdrawn(temp)) {
+                Err(_) => self.unlink("remove the temp file", &site.void(temp)),
+                Ok(()) => Reply::Done,
+            },
+            Action::Forget { number } => self.unlink("remove", &site.beside(&names::kept(&site.name, number))),
             Action::Finish(_) => unreachable!("the loop ends on it"),
         }
     }
 
-    /// Asks the server about the record's name, and links to it where there is nothing.
+    /// Links to the record's name, where there is nothing. It may only seem so, as while another change is renamed onto it;
+    /// then a ballot stands, and whoever comes later finds ours taken.
     fn link(&mut self, temp: TempId) -> Reply {
-        let (site, fs) = (self.site, self.site.judge.fs.clone());
-        if self.ballot.seen().is_some() {
-            // Nothing can be linked to a directory, so nothing is made; but to make a name the client has to ask anew whether
-            // it is taken. With T in its place, the link would succeed while somebody else has put the record aside.
-            let asked = fs.link(Path::new("/"), &site.path);
-            let exists = |error: io::Error| error.kind() == io::ErrorKind::AlreadyExists;
-            if asked.is_err_and(exists) || !site.is_absent() {
-                return Reply::Exists;
-            }
-        }
-        if armed(&*fs, &site.path).iter().any(|armed| armed.temp != temp) {
-            if site.is_absent() {
-                site.complete();
-            }
-            return Reply::Exists;
+        let (site, fs) = (self.site, &*self.site.judge.fs);
+        match by_second_name(fs, &site.path) {
+            Ok(None) => {}
+            Ok(Some(_)) => return Reply::Exists,
+            Err(error) if platform::is_stale(&error) => return Reply::Exists,
+            Err(error) => return self.fail("look for other names of", &site.path, error),
         }
         let linked = fs.link(&site.temp(temp), &site.path);
         self.reply(
@@ -387,12 +380,8 @@ impl Driver<'_> {
         )
     }
 
-    fn target(&self, temp: TempId) -> OsString {
-        names::ballot_target(&self.site.name, temp, self.ballot.seen().map(|seen| seen.seq))
-    }
-
     fn look(&mut self) -> Reply {
-        let sight = self.site.look_whole();
+        let sight = self.site.look();
         let consent = self.change.consider(&sight);
         let reply = match consent {
             Consent::Go => self.seen(&sight),
@@ -407,14 +396,11 @@ impl Driver<'_> {
         if stamp.is_none() && !sight.is_absent() {
             return Reply::Odd;
         }
-        let is_written = |stat: Stat| {
-            self.written
-                .is_some_and(|written| (written.device, written.inode) == (stat.device, stat.inode))
-        };
+        let change = sight.content.as_ref().ok().and_then(|record| record.owner.change);
         Reply::Seen {
             stamp,
             twin: sight.stat.is_some_and(|stat| stat.links > 1),
-            own: sight.stat.is_some_and(is_written),
+            own: change.is_some() && change == self.written,
         }
     }
 
@@ -437,7 +423,9 @@ impl Driver<'_> {
             };
             // Taken before anybody can see the record. Where the filesystem has no locks, none is promised.
             let locked = self.change.keeps() && fs.lock(&file).is_ok();
-            let bytes = self.change.compose(seq, locked).print();
+            let mut record = self.change.compose(seq, locked);
+            record.owner.change = Some(id);
+            let bytes = record.print();
             // Nothing is published that could not be read back, as a count too large or JSON too deep.
             let readable = Record::parse(&bytes)
                 .map_err(|flaw| Error::invalid(&site.path, format!("the record cannot be written: {flaw}")));
@@ -447,13 +435,18 @@ impl Driver<'_> {
                         .map_err(Error::io("write the temp file", &path))
                 })
                 .and_then(|()| fs.sync(&file).map_err(Error::io("sync the temp file", &path)))
-                .and_then(|()| fs.stat_file(&file).map_err(Error::io("stat the temp file", &path)));
+                .and_then(|()| {
+                    let stamp = || fs.stat_file(&file);
+                    self.change
+                        .confirm(&stamp)
+                        .map_err(Error::io("stat the temp file", &path))
+                });
             let reply = match written {
-                Ok(stat) if self.change.confirm(&stat) => {
-                    (self.file, self.written) = (Some(file), Some(stat));
+                Ok(true) => {
+                    (self.file, self.written) = (Some(file), Some(id));
                     return Reply::Written(id);
                 }
-                Ok(_) => Reply::Refused,
+                Ok(false) => Reply::Refused,
                 // Somebody took it for abandoned: another host, by a clock of the server's that was set forward.
                 Err(Error::Io { source, .. }) if platform::is_stale(&source) => continue,
                 Err(error) => {
@@ -468,27 +461,32 @@ impl Driver<'_> {
         self.fail("create the temp file", &site.path, error)
     }
 
-    /// Reads whom a ballot names: the content of the link, or of the file where there are no links.
+    /// Reads whom a ballot names.
     fn inspect(&mut self, number: u64) -> Reply {
         let site = self.site;
-        let (fs, ballot) = (&*site.judge.fs, site.ballot(number));
-        let named = match ballot_content(fs, &ballot) {
+        let temp = match read_ballot(&*site.judge.fs, &site.path, number) {
             Err(error) if error.kind() == io::ErrorKind::NotFound || platform::is_stale(&error) => {
                 return Reply::Missing;
             }
-            Err(error) => return self.fail("read the ballot", &ballot, error),
-            Ok(named) => named,
+            // Whose it is, is not told.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            Err(error) => return self.fail("read the ballot", &site.ballot(number), error),
+            Ok(Slip::Record { temp, .. }) => temp,
+            Ok(Slip::File(temp)) => temp,
         };
-        let temp = named.and_then(|named| Some(names::parse_target(&site.name, &named)?.0));
+        let gone = temp.is_some_and(|temp| self.is_disarmed(temp));
+        let has_given_up = |temp| gone && site.judge.fs.stat(&site.withdrawn(temp)).is_ok();
         Reply::Rival {
             temp,
-            gone: temp.is_some_and(|temp| self.is_out(temp)),
+            gone,
+            ended: temp.is_some_and(|temp| site.is_gone(temp) || has_given_up(temp)),
         }
     }
 
-    /// Whether a rival cannot commit any more: its process has ended, or its temp file is gone.
-    fn is_out(&self, temp: TempId) -> bool {
-        self.site.is_gone(temp) || self.site.is_missing(&self.site.temp(temp))
+    /// Whether a rival's temp file is not there any more: published, or given up.
+    fn is_disarmed(&self, temp: TempId) -> bool {
+        let stat = self.site.judge.fs.stat(&self.site.temp(temp));
+        stat.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     fn pause(&mut self, rival: Option<TempId>) -> Reply {
@@ -506,50 +504,62 @@ impl Driver<'_> {
         };
         if !unchanged {
             Reply::Changed
-        } else if rival.is_some_and(|rival| self.is_out(rival)) || clock.now().saturating_sub(since) >= PATIENCE {
+        } else if rival.is_some_and(|rival| self.site.is_gone(rival) || self.is_disarmed(rival))
+            || clock.now().saturating_sub(since) >= PATIENCE
+        {
             Reply::Expired
         } else {
             Reply::Still
         }
     }
 
+    fn disarm(&mut self, temp: TempId, to: &Path) -> Reply {
+        let temp = self.site.temp(temp);
+        match self.site.judge.fs.rename(&temp, to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => self.fail("rename the temp file", &temp, error),
+            _ => Reply::Done,
+        }
+    }
+
     fn disarm_all(&mut self, but: TempId) -> Reply {
         let site = self.site;
-        let others = |_: &Path, temp: TempId| temp != but;
-        self.unlink_temps(site, others)
-    }
-
-    /// Removes the temp file that shares its inode with the record.
-    fn untwin(&mut self) -> Reply {
-        let site = self.site;
-        let Some(record) = self.sight.as_ref().and_then(|sight| sight.stat) else {
-            return Reply::Done;
-        };
-        let twins = |path: &Path, _: TempId| {
-            site.judge
-                .fs
-                .stat(path)
-                .is_ok_and(|stat| stat.inode == record.inode && stat.device == record.device)
-        };
-        self.unlink_temps(site, twins)
-    }
-
-    fn unlink_temps(&mut self, site: &Site, which: impl Fn(&Path, TempId) -> bool) -> Reply {
         let dir = directory(&site.path);
         // All of them: one that is overlooked could still be published.
         let names = match site.judge.fs.list(dir, usize::MAX) {
             Ok(names) => names,
             Err(error) => return self.fail("list", dir, error),
         };
-        for name in names {
-            let path = site.beside(&name);
-            if names::parse_temp(&site.name, &name).is_some_and(|temp| which(&path, temp))
-                && self.unlink("remove the temp file", &path) != Reply::Done
-            {
+        let temps = names.iter().filter_map(|name| names::parse_temp(&site.name, name));
+        for temp in temps.filter(|temp| *temp != but) {
+            if self.disarm(temp, &site.void(temp)) != Reply::Done {
                 return Reply::Failed;
             }
         }
         Reply::Done
+    }
+
+    /// Removes the name under which the record was written, whatever a rival thought of it: it has been published. Says
+    /// whether there are still rivals that were disarmed and may be at work; what those left who are not is removed.
+    fn untwin(&mut self) -> Reply {
+        let site = self.site;
+        let Some(Ok(record)) = self.sight.as_ref().map(|sight| sight.content.as_ref()) else {
+            return Reply::Done;
+        };
+        let seq = record.owner.seq;
+        let names = record
+            .owner
+            .change
+            .map(|change| [site.temp(change), site.void(change), site.withdrawn(change)]);
+        for path in names.into_iter().flatten() {
+            if self.unlink("remove the temp file", &path) != Reply::Done {
+                return Reply::Failed;
+            }
+        }
+        match site.sweep(seq, None) {
+            Ok(true) => Reply::Exists,
+            Ok(false) => Reply::Done,
+            Err(error) => self.fail("list", directory(&site.path), error),
+        }
     }
 
     fn unlink(&mut self, operation: &'static str, path: &Path) -> Reply {

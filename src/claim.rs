@@ -1,6 +1,7 @@
 //! Taking a lease: options, admission by the judge, waiting.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -271,7 +272,8 @@ impl Claim {
             let ballot = Ballot::new(ballot::Kind::Claim, token, self.give_way);
             let refusal = match site.change(ballot, &mut candidate)? {
                 Ended::Committed { seq, file } => {
-                    site.sweep(seq, &file);
+                    // Whoever is next will try again.
+                    let _ = site.sweep(seq, Some(&file));
                     let (epoch, won) = (candidate.epoch, candidate.began);
                     let ttl = candidate.record.owner.ttl;
                     let holder = Holder::at(site.clone(), token);
@@ -290,7 +292,7 @@ impl Claim {
                     continue;
                 }
                 Ended::GaveWay => return Err(Error::GaveWay { path: self.path }),
-                Ended::Refused | Ended::Resurrected => candidate.refusal(),
+                Ended::Refused => candidate.refusal(),
             };
             queue.pause(refusal)?;
             // A claim's token names one try, so that a commit of this try can be told from every other.
@@ -333,6 +335,7 @@ fn owner_line(site: &Site, process: &Process, ttl: Option<Duration>, binds: Opti
         token: Token::from_bits(platform::random()),
         epoch: 1,
         seq: 1,
+        change: None,
         host: host.host.clone(),
         machine: host.machine.clone(),
         host_id: host.host_id.clone(),
@@ -534,16 +537,16 @@ impl Change for Candidate<'_> {
     }
 
     /// A reboot is believed only when the record was not changed since: now known exactly, by two stamps of one clock.
-    fn confirm(&mut self, written: &Stat) -> bool {
+    fn confirm(&mut self, written: &dyn Fn() -> io::Result<Stat>) -> io::Result<bool> {
         let Some((judgement, facts, Some(changed))) = &mut self.verdict else {
-            return true;
+            return Ok(true);
         };
         if !judgement.rests_on_a_reboot() {
-            return true;
+            return Ok(true);
         }
-        let confirmed = self.site.confirm_reboot(judgement, facts, *changed, written);
+        let confirmed = self.site.confirm_reboot(judgement, facts, *changed, &written()?);
         self.younger_than_boot = (!confirmed).then_some(*changed);
-        confirmed
+        Ok(confirmed)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Everything that touches a record goes through [`Fs`], so that a stand-in can fail, lie about replies, hang or stop
 //! the process at any call.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -59,8 +59,13 @@ pub struct Stat {
 pub trait Fs: fmt::Debug + Send + Sync {
     /// What is at `path`, not followed. Asked of the file server, not of a cache.
     fn stat(&self, path: &Path) -> io::Result<Stat>;
-    /// The same about an open file. ESTALE, or no link left, says that the file has been replaced.
+    /// The same about an open file.
     fn stat_file(&self, file: &File) -> io::Result<Stat>;
+    /// Whether `path` is a name of this open file, as the file server says.
+    fn is_named(&self, file: &File, path: &Path) -> io::Result<bool>;
+    /// Has the file server asked about a name, whatever a cache says; the next call on the name finds what it answers. Fails
+    /// where it is not taken.
+    fn ask(&self, path: &Path) -> io::Result<()>;
     /// Opens for reading: not through a link at the last component, and never waiting.
     fn open(&self, path: &Path) -> io::Result<File>;
     /// Opens for reading and writing, in the same way.
@@ -77,8 +82,6 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn lock(&self, file: &File) -> io::Result<()>;
     /// Whether somebody holds a lock on the file, as the file server says. Takes none: that would make others see "busy".
     fn is_locked(&self, file: &File) -> io::Result<bool>;
-    /// Creates a symbolic link, exclusively.
-    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()>;
     /// The content of a symbolic link.
     fn read_link(&self, link: &Path) -> io::Result<OsString>;
     /// Gives a file a second name, exclusively.
@@ -139,6 +142,20 @@ impl Fs for Disk {
         platform::stat_file(file)
     }
 
+    fn is_named(&self, file: &File, path: &Path) -> io::Result<bool> {
+        self.ask(path)?;
+        platform::is_named(file, path)
+    }
+
+    fn ask(&self, path: &Path) -> io::Result<()> {
+        // Nothing can be linked to a directory, so nothing is made; but to make a name, an NFS client has to ask whether it is
+        // taken.
+        match std::fs::hard_link("/", path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn open(&self, path: &Path) -> io::Result<File> {
         platform::open(path)
     }
@@ -185,10 +202,6 @@ impl Fs for Disk {
 
     fn is_locked(&self, file: &File) -> io::Result<bool> {
         platform::is_locked(file)
-    }
-
-    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
-        platform::symlink(Path::new(target), link)
     }
 
     fn read_link(&self, link: &Path) -> io::Result<OsString> {

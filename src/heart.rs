@@ -78,9 +78,9 @@ impl Heart {
         self.fs().sync(&self.file)
     }
 
-    /// Whether the file that is open still has a name, as the file server says.
-    pub fn is_linked(&self) -> bool {
-        self.fs().stat_file(&self.file).is_ok_and(|stat| stat.links > 0)
+    /// Whether the record's name still stands for the file that is open, as the file server says.
+    pub fn is_named(&self) -> bool {
+        self.fs().is_named(&self.file, self.holder.path()).unwrap_or(false)
     }
 
     /// Looks at the record by its name. Somebody with our token, such as the child with a `note`, may have replaced it:
@@ -92,10 +92,13 @@ impl Heart {
             Err(Error::Lost { why, .. }) => return Standing::Lost(why),
             Err(_) => return Standing::Unknown,
         };
-        if named == Some(self.inode) {
-            return Standing::Same;
-        }
-        match self.follow() {
+        let followed = match named == Some(self.inode) {
+            true if self.is_named() => return Standing::Same,
+            // What has taken the name away has not taken the lease: a new record gets the name.
+            true => self.win_again(),
+            false => self.follow(),
+        };
+        match followed {
             Ok(()) => Standing::Moved,
             Err(Error::Lost { why, .. }) => Standing::Lost(why),
             Err(_) => Standing::Unknown,

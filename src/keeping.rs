@@ -16,7 +16,7 @@ pub enum Action {
     Write,
     /// Sync it: `Done`, `Failed`.
     Sync,
-    /// Ask the file server whether the open file still has a name: `Done`, `Failed` when it has none or nobody says.
+    /// Ask the file server whether the record's name still stands for the open file: `Done`, `Failed` when not or nobody says.
     Stat,
     /// Look at the record by its name, and open it where somebody with our token has replaced it: `Done` when it is the
     /// file that was open, `Moved`, `Lost`, `Failed`.

@@ -413,11 +413,6 @@ impl Holder {
         let HolderChange { next, refused, .. } = step;
         match ended {
             Ended::Committed { file, .. } => Ok((next.expect("what was committed was composed"), file)),
-            // The record was gone, and asking the server about it put ours back: it must not stay claimed.
-            Ended::Resurrected => {
-                self.release(None)?;
-                Err(self.lost("the record was gone; a vacant one was left in its place, so that the epoch goes on"))
-            }
             Ended::Refused | Ended::GaveWay => Err(refused.expect("a holder's change is refused with the reason why")),
         }
     }

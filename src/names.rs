@@ -1,9 +1,12 @@
-//! The names that stand beside a record `F` while it is being changed: temp files `.F.t-<32 hex>` and ballots
-//! `.F.ballot-<number>`.
+//! The names that stand beside a record `F` while it is being changed: temp files `.F.t-<32 hex>`, or `.F.v-<32 hex>` once
+//! a rival has seen to it that they are not published, or `.F.w-<32 hex>` once their writer has given them up, ballots `.F.ballot-<number>`, and a second name of the record that is about to be
+//! replaced, `.F.kept-<number>`.
 //!
 //! Names are matched whole. For a lease `x.pid`, `.x.pid.` also begins the names that belong to `x.pid.lease`.
 
 use std::ffi::{OsStr, OsString};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::token::parse_hex128;
 
@@ -16,6 +19,21 @@ pub const LONGEST_COMPANION: usize = 36;
 /// Nothing rests on that being right: a temp file may be taken away from a living writer too, which then starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TempId(u128);
+
+impl Serialize for TempId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for TempId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bits = parse_hex128(text.as_bytes());
+        bits.map(Self)
+            .ok_or_else(|| de::Error::custom("a temp file is named by 32 lower-case hex digits"))
+    }
+}
 
 impl TempId {
     /// `scope` names a boot and pid namespace (0: unknown), `nonce` tells the files of one process apart.
@@ -44,22 +62,20 @@ pub fn ballot(name: &OsStr, number: u64) -> OsString {
     companion(name, format!(".ballot-{number}"))
 }
 
-/// What a ballot says: whose it is, and the number of the record that is to be replaced, where there was one.
-pub fn ballot_target(name: &OsStr, id: TempId, base: Option<u64>) -> OsString {
-    let mut target = temp(name, id);
-    if let Some(base) = base {
-        target.push(format!("@{base}"));
-    }
-    target
+/// The name that a temp file of the record `name` gets from a rival: from then on nobody can publish it, and who finds its
+/// ballot sees that it was not published. Its writer may not know, and may still try.
+pub fn void(name: &OsStr, id: TempId) -> OsString {
+    companion(name, format!(".v-{:032x}", id.0))
 }
 
-/// Whose ballot of the record `name` this is the content of, and what it is to replace.
-pub fn parse_target(name: &OsStr, content: &OsStr) -> Option<(TempId, Option<u64>)> {
-    if let Some(id) = parse_temp(name, content) {
-        return Some((id, None));
-    }
-    let (temp, base) = content.to_str()?.rsplit_once('@')?;
-    Some((parse_temp(name, temp.as_ref())?, Some(base.parse().ok()?)))
+/// The same from its writer, who will not try any more.
+pub fn withdrawn(name: &OsStr, id: TempId) -> OsString {
+    companion(name, format!(".w-{:032x}", id.0))
+}
+
+/// The second name of record `number` of `name` while it is being replaced.
+pub fn kept(name: &OsStr, number: u64) -> OsString {
+    companion(name, format!(".kept-{number}"))
 }
 
 /// The name under which a record that an operator broke is kept; `number` from 1 on, for when there is one already.
@@ -95,36 +111,61 @@ pub fn parse_temp(name: &OsStr, candidate: &OsStr) -> Option<TempId> {
     parse_hex128(suffix(name, candidate, b".t-")?).map(TempId)
 }
 
+/// The temp file that a rival made `candidate`, if that is one of the record `name`.
+pub fn parse_void(name: &OsStr, candidate: &OsStr) -> Option<TempId> {
+    parse_hex128(suffix(name, candidate, b".v-")?).map(TempId)
+}
+
+/// The temp file that its writer made `candidate`, if that is one of the record `name`.
+pub fn parse_withdrawn(name: &OsStr, candidate: &OsStr) -> Option<TempId> {
+    parse_hex128(suffix(name, candidate, b".w-")?).map(TempId)
+}
+
 /// The number of the ballot that `candidate` is for the record `name`, if it is one.
 pub fn parse_ballot(name: &OsStr, candidate: &OsStr) -> Option<u64> {
-    let digits = std::str::from_utf8(suffix(name, candidate, b".ballot-")?).ok()?;
+    number(suffix(name, candidate, b".ballot-")?)
+}
+
+/// The number of the record of `name` whose second name `candidate` is, if it is one.
+pub fn parse_kept(name: &OsStr, candidate: &OsStr) -> Option<u64> {
+    number(suffix(name, candidate, b".kept-")?)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(digits).ok()?;
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
 }
 
-/// Whether `candidate` belongs to some record as its temp file or ballot: not a record itself.
+/// Whether `candidate` belongs to some record as its temp file, ballot or second name: not a record itself.
 pub fn is_companion(candidate: &OsStr) -> bool {
-    is_temp(candidate) || is_ballot(candidate)
+    is_temp(candidate) || is_second(candidate)
 }
 
-/// Whether `candidate` is a temp file of some record.
+/// Whether `candidate` is a temp file of some record, withdrawn or not.
 pub fn is_temp(candidate: &OsStr) -> bool {
-    ends(candidate, b".t-", |tail| parse_hex128(tail).is_some())
+    let id = |tail: &[u8]| parse_hex128(tail).is_some();
+    [b".t-", b".v-", b".w-"]
+        .iter()
+        .any(|mark| before(candidate, *mark, id).is_some())
 }
 
-/// Whether `candidate` is a ballot of some record.
-pub fn is_ballot(candidate: &OsStr) -> bool {
-    ends(candidate, b".ballot-", |tail| {
-        !tail.is_empty() && tail.iter().all(u8::is_ascii_digit)
-    })
+/// Whether `candidate` may be the second name of some record: a ballot, or what [`kept`] names.
+pub fn is_second(candidate: &OsStr) -> bool {
+    first_of(candidate).is_some()
 }
 
-fn ends(candidate: &OsStr, mark: &[u8], tail: fn(&[u8]) -> bool) -> bool {
-    candidate.as_encoded_bytes().strip_prefix(b".").is_some_and(|rest| {
-        rest.windows(mark.len())
-            .rposition(|window| window == mark)
-            .is_some_and(|at| at > 0 && tail(&rest[at + mark.len()..]))
-    })
+/// The name of the record whose second name `candidate` may be.
+pub fn first_of(candidate: &OsStr) -> Option<&[u8]> {
+    let number = |tail: &[u8]| !tail.is_empty() && tail.iter().all(u8::is_ascii_digit);
+    before(candidate, b".ballot-", number).or_else(|| before(candidate, b".kept-", number))
+}
+
+/// The name of the record that `candidate` stands beside, if what follows the mark is as it should be.
+fn before<'c>(candidate: &'c OsStr, mark: &[u8], tail: fn(&[u8]) -> bool) -> Option<&'c [u8]> {
+    let rest = candidate.as_encoded_bytes().strip_prefix(b".")?;
+    let at = rest.windows(mark.len()).rposition(|window| window == mark)?;
+    (at > 0 && tail(&rest[at + mark.len()..])).then(|| &rest[..at])
 }
 
 fn suffix<'c>(name: &OsStr, candidate: &'c OsStr, mark: &[u8]) -> Option<&'c [u8]> {
@@ -150,15 +191,17 @@ mod tests {
         assert_eq!((id.scope(), id.pid()), (0xabc, 4242));
         assert_eq!(temp(short, id).len(), short.len() + LONGEST_COMPANION);
 
-        for base in [None, Some(0), Some(u64::MAX)] {
-            assert_eq!(parse_target(short, &ballot_target(short, id, base)), Some((id, base)));
-            assert_eq!(parse_target(long, &ballot_target(short, id, base)), None);
-        }
-        let odd = OsStr::new(".x.pid.t-0000000000000abc0000109200000007@");
-        assert_eq!(parse_target(short, odd), None);
+        assert_eq!(void(short, id), ".x.pid.v-0000000000000abc0000109200000007");
+        assert_eq!(parse_void(short, &void(short, id)), Some(id));
+        assert_eq!(parse_void(short, &temp(short, id)), None);
+        assert_eq!(parse_withdrawn(short, &withdrawn(short, id)), Some(id));
+        assert_eq!(parse_withdrawn(short, &void(short, id)), None);
 
         assert_eq!(ballot(short, 12), ".x.pid.ballot-12");
         assert_eq!(parse_ballot(short, OsStr::new(".x.pid.ballot-12")), Some(12));
+        assert_eq!(kept(short, 12), ".x.pid.kept-12");
+        assert_eq!(parse_kept(short, &kept(short, 12)), Some(12));
+        assert_eq!(parse_kept(short, &kept(long, 12)), None);
         for odd in [
             ".x.pid.ballot-",
             ".x.pid.ballot-012",
@@ -174,7 +217,16 @@ mod tests {
     fn companions_of_any_record_are_told_from_records() {
         let name = OsStr::new("a.t-b");
         assert!(is_companion(&temp(name, TempId::new(1, 2, 3))));
+        assert!(is_companion(&void(name, TempId::new(1, 2, 3))));
+        assert!(is_companion(&withdrawn(name, TempId::new(1, 2, 3))));
         assert!(is_companion(&ballot(name, u64::MAX)));
+        assert!(is_companion(&kept(name, u64::MAX)));
+        assert_eq!(first_of(&ballot(name, 7)), Some(name.as_encoded_bytes()));
+        assert_eq!(
+            first_of(&kept(&ballot(name, 7), 1)),
+            Some(ballot(name, 7).as_encoded_bytes())
+        );
+        assert_eq!(first_of(&temp(name, TempId::new(1, 2, 3))), None);
         for record in [
             "x",
             ".x",

@@ -1,6 +1,6 @@
 //! Looking: from a path to facts, and from facts to a judgement. Reading changes nothing on disk.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,6 @@ use crate::verdict::{Judgement, Question, Reason, Verdict, examine};
 
 /// How often a look is taken again when the server says that the file is stale: replaced while we looked.
 const STALE_TRIES: usize = 8;
-
-/// Bytes of a ballot that are read: a file name, and a number.
-const LARGEST_BALLOT: usize = 512;
-
-const HALFWAY: &str = "it has been put aside, and its replacement is not in place: a change of it is under way, or has \
-                       crashed; the next claim puts that right";
 
 /// Beyond this a stamp later than this host's boot is no matter of clocks that differ a little.
 const BOOT_CLOCK_SLACK: Duration = Duration::from_secs(300);
@@ -290,8 +284,6 @@ pub(crate) struct Sight {
     pub stat: Option<Stat>,
     /// Whether its first bytes are those of a record, be it a broken one.
     pub ours: bool,
-    /// There is nothing, and a replacement is under way: the record has been put aside.
-    pub halfway: bool,
 }
 
 impl Sight {
@@ -300,7 +292,6 @@ impl Sight {
             content: Err(Box::new(RecordFacts::flawed(state, detail))),
             stat: None,
             ours: false,
-            halfway: false,
         }
     }
 
@@ -333,7 +324,7 @@ pub(crate) fn look(fs: &dyn Fs, path: &Path) -> Sight {
     look_again(fs, path, true)
 }
 
-/// The same where the directory has been listed just now.
+/// The same where the file server has just been asked, for the directory's names or for this one.
 pub(crate) fn look_listed(fs: &dyn Fs, path: &Path) -> Sight {
     look_again(fs, path, false)
 }
@@ -342,12 +333,12 @@ fn look_again(fs: &dyn Fs, path: &Path, mut freshen: bool) -> Sight {
     let mut last = Sight::flawed(RecordState::Unreadable, "");
     for _ in 0..STALE_TRIES {
         match try_look(fs, path, std::mem::replace(&mut freshen, true)) {
-            Ok(sight) if sight.is_absent() && !armed(fs, path).is_empty() => {
-                last = Sight {
-                    halfway: true,
-                    ..Sight::flawed(RecordState::Unreadable, HALFWAY)
-                };
-            }
+            Ok(sight) if sight.is_absent() => match by_second_name(fs, path) {
+                Ok(Some(kept)) => return kept,
+                Ok(None) => return sight,
+                Err(error) if platform::is_stale(&error) => last = Sight::flawed(RecordState::Unreadable, error),
+                Err(error) => return Sight::flawed(RecordState::Unreadable, format!("its other names: {error}")),
+            },
             Ok(sight) => return sight,
             Err(error) if platform::is_stale(&error) => last = Sight::flawed(RecordState::Unreadable, error),
             Err(error) => return Sight::flawed(RecordState::Unreadable, error),
@@ -356,56 +347,131 @@ fn look_again(fs: &dyn Fs, path: &Path, mut freshen: bool) -> Sight {
     last
 }
 
-/// A change that may be about to replace a record: it has a ballot, and its temp file is still there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Armed {
-    /// The number of the record that it replaces.
-    pub base: u64,
-    /// Its ballot.
-    pub number: u64,
-    /// Its temp file.
-    pub temp: TempId,
+/// What stands in the place of a ballot.
+#[derive(Debug)]
+pub(crate) enum Slip {
+    /// The second name of a record.
+    Record {
+        record: Box<Record>,
+        /// The temp file that the record was written to, if it says so.
+        temp: Option<TempId>,
+        stat: Stat,
+    },
+    /// A file of its own, where there are no hard links, and whom it names; or what somebody else put there.
+    File(Option<TempId>),
 }
 
-/// Those who may be about to replace the record, in the order of what they have seen; none where there was no record to
-/// replace. Asked when the record is absent. An NFS client renames in two steps onto a file that it has open: it puts that
-/// file aside as `.nfs…` first (`nfs_rename` in the kernel's fs/nfs/dir.c). In between there is no record, and after a
-/// crash there is none either; the temp file is what should stand there.
-pub(crate) fn armed(fs: &dyn Fs, path: &Path) -> Vec<Armed> {
+/// Reads a ballot of the record at `path`.
+pub(crate) fn read_ballot(fs: &dyn Fs, path: &Path, number: u64) -> io::Result<Slip> {
+    let name = path.file_name().unwrap_or_default();
+    read_slip(fs, name, &path.with_file_name(names::ballot(name, number)))
+}
+
+fn read_slip(fs: &dyn Fs, name: &OsStr, slip: &Path) -> io::Result<Slip> {
+    let stat = fs.stat(slip)?;
+    if stat.kind != Kind::File {
+        return Ok(Slip::File(None));
+    }
+    let file = fs.open(slip)?;
+    let bytes = fs.read(&file, LARGEST + 1)?;
+    if let Ok(record) = Record::parse(&bytes) {
+        let (temp, record) = (record.owner.change, Box::new(record));
+        return Ok(Slip::Record { record, temp, stat });
+    }
+    let named = std::str::from_utf8(&bytes).ok();
+    Ok(Slip::File(
+        named.and_then(|named| names::parse_temp(name, named.as_ref())),
+    ))
+}
+
+/// The record by its second name, where its own is not there. An NFS client renames in two steps onto a file that it has open:
+/// it puts that file aside as `.nfs…` first (`nfs_rename` in the kernel's fs/nfs/dir.c), and does so too when there is nothing
+/// any more to put in its place. So a record that is being replaced is kept under a second name, and one keeps its ballot while
+/// rivals that were disarmed may still try to replace it.
+pub(crate) fn by_second_name(fs: &dyn Fs, path: &Path) -> io::Result<Option<Sight>> {
     let Some(name) = path.file_name() else {
-        return Vec::new();
+        return Ok(None);
     };
-    // A directory that cannot be listed tells nothing.
-    let names = fs.list(directory(path), usize::MAX).unwrap_or_default();
-    let ballots = names.iter().filter_map(|other| names::parse_ballot(name, other));
-    let mut armed: Vec<Armed> = ballots
-        .filter_map(|number| {
-            let content = ballot_content(fs, &path.with_file_name(names::ballot(name, number))).ok()??;
-            let (temp, base) = names::parse_target(name, &content)?;
-            let there = fs.stat(&path.with_file_name(names::temp(name, temp))).is_ok();
-            there.then_some(Armed {
-                base: base?,
-                number,
-                temp,
-            })
-        })
-        .collect();
-    armed.sort();
-    armed
+    let listed = match fs.list(directory(path), usize::MAX) {
+        // Names can be made in such a directory, and not be found.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        listed => listed?,
+    };
+    let mut last: Option<(Box<Record>, Stat)> = None;
+    for other in &listed {
+        let kept = names::parse_kept(name, other).is_some();
+        if !kept && names::parse_ballot(name, other).is_none() {
+            continue;
+        }
+        let second = path.with_file_name(other);
+        let slip = match read_slip(fs, name, &second) {
+            // It was removed since: the record has its name again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(io::ErrorKind::StaleNetworkFileHandle.into());
+            }
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && is_unpublished(fs, path, &second, &listed) =>
+            {
+                continue;
+            }
+            slip => slip?,
+        };
+        let Slip::Record { record, temp, stat } = slip else {
+            continue;
+        };
+        let published = match temp {
+            _ if kept => true,
+            Some(temp) => is_published(fs, path, &second, temp, &stat)?,
+            None => false,
+        };
+        if published && last.as_ref().is_none_or(|(last, _)| last.owner.seq < record.owner.seq) {
+            last = Some((record, stat));
+        }
+    }
+    Ok(last.map(|(record, stat)| Sight {
+        content: Ok(record),
+        stat: Some(stat),
+        ours: true,
+    }))
 }
 
-/// The content of a ballot: of the link, or of the file where there are no links.
-pub(crate) fn ballot_content(fs: &dyn Fs, ballot: &Path) -> io::Result<Option<OsString>> {
-    match fs.read_link(ballot) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput || platform::is_unsupported(&error) => {
-            match fs.open(ballot).and_then(|file| fs.read(&file, LARGEST_BALLOT)) {
-                Ok(bytes) => Ok(String::from_utf8(bytes).map(OsString::from).ok()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
-                // A directory, say, that somebody put there: nobody signs it any more.
-                Err(_) => Ok(None),
-            }
+/// Whether a record that may not be read is still the temp file of somebody, or was disarmed.
+fn is_unpublished(fs: &dyn Fs, path: &Path, second: &Path, listed: &[OsString]) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    let inode = |path: &Path| fs.stat(path).map(|stat| (stat.device, stat.inode)).ok();
+    let found = inode(second);
+    let temps = listed.iter().filter(|other| {
+        let id = names::parse_temp(name, other).or(names::parse_void(name, other));
+        id.or(names::parse_withdrawn(name, other)).is_some()
+    });
+    found.is_some()
+        && temps
+            .map(|temp| inode(&path.with_file_name(temp)))
+            .any(|temp| temp == found)
+}
+
+/// Whether a change was carried through: renaming its temp file is what publishes it, and what gives it up, so that one of
+/// the two happens. The order of the questions matters: a temp file that is given up gets its other name at once, and loses
+/// that only after the ballot is gone.
+fn is_published(fs: &dyn Fs, path: &Path, ballot: &Path, temp: TempId, stat: &Stat) -> io::Result<bool> {
+    let name = path.file_name().unwrap_or_default();
+    let found = |path: &Path| match fs.stat(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    for other in [
+        names::temp(name, temp),
+        names::void(name, temp),
+        names::withdrawn(name, temp),
+    ] {
+        if found(&path.with_file_name(other))?.is_some() {
+            return Ok(false);
         }
-        content => content.map(Some),
+    }
+    match found(ballot)? {
+        Some(still) if still.inode == stat.inode => Ok(true),
+        _ => Err(io::ErrorKind::StaleNetworkFileHandle.into()),
     }
 }
 
@@ -434,7 +500,6 @@ fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
                 })),
                 stat: None,
                 ours: false,
-                halfway: false,
             });
         }
         found => found?,
@@ -456,7 +521,6 @@ fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
                     content: Err(Box::new(facts)),
                     stat: Some(stat),
                     ours: false,
-                    halfway: false,
                 }),
                 None => flawed(RecordState::Symlink, "a symbolic link"),
             };
@@ -494,7 +558,6 @@ fn try_look(fs: &dyn Fs, path: &Path, freshen: bool) -> io::Result<Sight> {
         content,
         stat: Some(stat),
         ours,
-        halfway: false,
     })
 }
 

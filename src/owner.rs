@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 
+use crate::names::TempId;
 use crate::token::Token;
 
 /// The format version that this library writes and understands.
@@ -14,11 +15,12 @@ pub const FORMAT: u64 = 1;
 pub const SHORTEST_TTL: u64 = 5;
 
 /// The keys of the owner line, in their order.
-pub(crate) const KEYS: [&str; 23] = [
+pub(crate) const KEYS: [&str; 24] = [
     "leasehold",
     "token",
     "epoch",
     "seq",
+    "change",
     "host",
     "machine",
     "host_id",
@@ -104,6 +106,10 @@ pub struct OwnerLine {
     pub epoch: u64,
     /// Grows at each replacement of the file: the number of the ballot that won.
     pub seq: u64,
+    /// Names the temp file that this record was written to, so that whoever finds its ballot can tell whether it was
+    /// published: `docs/protocol.md`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<TempId>,
     /// Host name, as gethostname(2) gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -190,6 +196,7 @@ mod tests {
             token: Token::from_bits(1),
             epoch: 1,
             seq: 1,
+            change: Some(TempId::new(1, 1, 1)),
             host: text(),
             machine: text(),
             host_id: text(),

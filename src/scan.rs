@@ -1,7 +1,7 @@
 //! Sweeping directories: every record in them judged, many at a time. Changes nothing.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -42,8 +42,9 @@ const EXTENSION: &str = "lease";
 ///
 /// Which files of a directory are records is told by their content: one whose first bytes are those of an owner line is
 /// listed, be it broken. Of those without any such content, an empty, overlong or vanished file, a link and whatever is no
-/// file are listed only where their name ends in `.lease`. What cannot be read may be a record, and is listed. Temp files
-/// and ballots of records, broken records that are kept, and `.nfs*`, are not records. A path that is named itself is listed whatever it is.
+/// file are listed only where their name ends in `.lease`. What cannot be read may be a record, and is listed. Temp files,
+/// ballots and second names of records, broken records that are kept, and `.nfs*`, are not records; a record that has only
+/// a second name for the moment is listed by its own. A path that is named itself is listed whatever it is.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -360,16 +361,19 @@ struct Seen {
 }
 
 enum Job {
-    List {
-        root: usize,
-        dir: PathBuf,
-        named: bool,
-    },
-    Look {
-        root: usize,
-        paths: Vec<PathBuf>,
-        named: bool,
-    },
+    List { root: usize, dir: PathBuf, named: bool },
+    Look { root: usize, paths: Vec<PathBuf>, by: By },
+}
+
+/// How a path was come by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// It was named.
+    Request,
+    /// Its directory lists it.
+    Listing,
+    /// Its directory does not, but what may be a second name of it.
+    SecondName,
 }
 
 #[derive(Default)]
@@ -421,12 +425,15 @@ impl Walk<'_> {
                 dir: path,
                 named: true,
             }]),
-            Ok(_) => self.push([Job::Look {
+            // Unless its name has only been taken away from it for the moment.
+            Err(error) if error.kind() != io::ErrorKind::NotFound || look(fs, &path).is_absent() => {
+                self.fail(path, error);
+            }
+            _ => self.push([Job::Look {
                 root,
                 paths: vec![path],
-                named: true,
+                by: By::Request,
             }]),
-            Err(error) => self.fail(path, error),
         }
     }
 
@@ -448,7 +455,7 @@ impl Walk<'_> {
             let _busy = Busy(self);
             match job {
                 Job::List { root, dir, named } => self.list(root, dir, named),
-                Job::Look { root, paths, named } => self.look(root, paths, named),
+                Job::Look { root, paths, by } => self.look(root, paths, by),
             }
         }
     }
@@ -482,25 +489,45 @@ impl Walk<'_> {
             let more = format!("more than {LISTED} names; the others were not looked at");
             self.fail(dir.clone(), io::Error::other(more));
         }
+        let mut hidden: BTreeSet<_> = names
+            .iter()
+            .filter_map(|name| names::first_of(name).map(platform::os_string))
+            .filter(|name| !is_other(name))
+            .collect();
         names.retain(|name| !is_other(name));
+        for name in &names {
+            hidden.remove(name);
+        }
+        self.push_looks(root, &dir, &names, By::Listing);
+        let hidden: Vec<_> = hidden.into_iter().collect();
+        self.push_looks(root, &dir, &hidden, By::SecondName);
+    }
+
+    fn push_looks(&self, root: usize, dir: &Path, names: &[OsString], by: By) {
         // Small enough for every worker to get some.
         let part = (names.len() / (self.jobs * 4)).clamp(1, 16);
         let parts = names.chunks(part).map(|names| Job::Look {
             root,
             paths: names.iter().map(|name| dir.join(name)).collect(),
-            named: false,
+            by,
         });
         self.push(parts);
     }
 
-    fn look(&self, root: usize, paths: Vec<PathBuf>, named: bool) {
+    fn look(&self, root: usize, paths: Vec<PathBuf>, by: By) {
         let fs = &*self.judge.fs;
         let mut found = Vec::new();
         for path in paths {
-            let sight = if named { look(fs, &path) } else { look_listed(fs, &path) };
+            let sight = match by {
+                By::Listing => look_listed(fs, &path),
+                By::Request | By::SecondName => look(fs, &path),
+            };
+            if by == By::SecondName && sight.is_absent() {
+                continue;
+            }
             self.looked.fetch_add(1, Ordering::Relaxed);
             let directory = sight.stat.is_some_and(|stat| stat.kind == Kind::Directory);
-            if named || self.is_record(&path, &sight) {
+            if by == By::Request || self.is_record(&path, &sight) {
                 found.push(Seen { root, path, sight });
             } else if directory && self.recursive {
                 self.push([Job::List {

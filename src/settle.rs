@@ -1,5 +1,6 @@
 //! Ending the claim of a dead owner, from its own host: the record stays, vacant, and says on what verdict.
 
+use std::io;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -76,8 +77,7 @@ impl Judge {
             ..
         } = change;
         Ok(match ended {
-            // Put back by asking the server for it: a vacant record of a claim that is over.
-            Ended::Committed { .. } | Ended::Resurrected => {
+            Ended::Committed { .. } => {
                 let record = next.expect("what was committed was composed");
                 Settlement::Vacated(Box::new(record), Box::new(judgement))
             }
@@ -145,11 +145,11 @@ impl Change for Settling<'_> {
 
     /// A reboot is believed only when the record was not changed since, by two stamps of the file server's clock: a
     /// clone of this host may be alive.
-    fn confirm(&mut self, written: &Stat) -> bool {
+    fn confirm(&mut self, written: &dyn Fn() -> io::Result<Stat>) -> io::Result<bool> {
         let (judgement, facts) = &mut self.judged;
         let Some(changed) = self.changed.filter(|_| judgement.rests_on_a_reboot()) else {
-            return true;
+            return Ok(true);
         };
-        self.site.confirm_reboot(judgement, facts, changed, written)
+        Ok(self.site.confirm_reboot(judgement, facts, changed, &written()?))
     }
 }

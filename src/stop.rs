@@ -1,5 +1,6 @@
 //! Ending the owner of a record, and no other process: the one way in this crate to signal what it did not start.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::facts::LeaseFacts;
+use crate::fs::Stat;
+use crate::names;
 use crate::observe::{Judge, Sight, look};
 use crate::owner::Pid;
 use crate::platform::{self, ExitWatch};
@@ -266,13 +269,26 @@ impl Stop {
                 stat.gid,
                 shown(group)
             )
-        } else if stat.links > 1 {
+        } else if stat.links > 1 + self.second_names(record, &stat) {
             "the file has another name, and may be of another place".to_owned()
         } else {
             return Ok(());
         };
         let what = format!("{why}: nothing was signalled; end it by hand, if it is the right one");
         Err(Error::invalid(&self.path, what))
+    }
+
+    /// How many of the file's names are those that a change gives it for a while, or for as long as a rival may be at work.
+    fn second_names(&self, record: &Record, stat: &Stat) -> u64 {
+        let name = self.path.file_name().unwrap_or_default();
+        let seq = record.owner.seq;
+        let temp = record.owner.change.map(|change| names::temp(name, change));
+        let names = [names::ballot(name, seq), names::kept(name, seq)];
+        let is_one = |name: &OsString| {
+            let found = self.judge.fs.stat(&self.path.with_file_name(name));
+            found.is_ok_and(|found| (found.device, found.inode) == (stat.device, stat.inode))
+        };
+        names.into_iter().chain(temp).filter(is_one).count() as u64
     }
 
     /// Whether it was still there.

@@ -601,12 +601,24 @@ mod planted {
         let dir = site.dir.path();
         std::fs::write(dir.join(RIVAL), "its record").expect("write");
         symlink(RIVAL, dir.join(".x.lease.ballot-1")).expect("symlink");
-        site.claim().arg("--give-way").ok();
+        let token = site.claim().arg("--give-way").ok();
+        let disarmed = RIVAL.replace(".t-", ".v-");
         assert_eq!(
             site.names(),
-            ["x.lease"],
-            "a rival that was passed over cannot commit any more"
+            [".x.lease.ballot-2", &disarmed, "x.lease"],
+            "a rival that was passed over cannot commit any more, and the record has a second name for as long as it may try"
         );
+        site.holder("release", token.trim()).ok();
+        let file = std::fs::File::options()
+            .write(true)
+            .open(dir.join(disarmed))
+            .expect("open");
+        let old = std::time::SystemTime::now() - Duration::from_secs(2 * 3600);
+        file.set_modified(old).expect("utimens");
+        for _ in 0..2 {
+            site.holder("release", &site.claimed()).ok();
+        }
+        assert_eq!(site.names(), ["x.lease"]);
     }
 
     #[test]
@@ -808,4 +820,17 @@ fn forged_records_of_this_host_are_judged_and_not_believed() {
         let done = Run::new("judge").arg(&copy).exits(code);
         assert_eq!(done.stdout.split('\t').nth(1), Some(reason), "{key}: {value}");
     }
+}
+
+/// What is emptied is no absent record, whichever names it has.
+#[test]
+fn an_emptied_record_with_a_ballot_is_not_absent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.lease");
+    leasehold::Lease::claim(&path).unwrap().leave();
+    std::fs::hard_link(&path, dir.path().join(".x.lease.ballot-1")).unwrap();
+    std::fs::File::options().write(true).truncate(true).open(&path).unwrap();
+    assert_eq!(leasehold::judge(&path).reason, leasehold::Reason::Empty);
+    let refused = leasehold::Lease::claim(&path);
+    assert!(matches!(refused, Err(leasehold::Error::Refused(_))), "{refused:?}");
 }

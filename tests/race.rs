@@ -48,8 +48,8 @@ fn claims_without_hard_links() {
 }
 
 #[test]
-fn claims_without_symbolic_links() {
-    race(FEWER, &["--no-symlinks"]);
+fn claims_that_rename_in_two_steps() {
+    race(FEWER, &["--torn-rename"]);
 }
 
 fn race(claims: u64, options: &[&str]) {

@@ -28,6 +28,7 @@ fn golden() -> Record {
     let extra = |key: &str, value| Map::from_iter([(key.to_owned(), value)]);
     Record {
         owner: OwnerLine {
+            change: None,
             leasehold: 1,
             token: Token::from_bits(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
             epoch: 3,
@@ -341,6 +342,7 @@ fn record() -> impl Strategy<Value = Record> {
             let (uid, keeper, since, ttl, lock, cmd, binds, adopted, ended) = terms;
             Record {
                 owner: OwnerLine {
+                    change: None,
                     leasehold: 1,
                     token: Token::from_bits(token),
                     epoch,

@@ -103,8 +103,6 @@ pub enum Trial {
     Create,
     /// Write, sync, read back.
     Write,
-    /// symlink(2), exclusive.
-    Symlink,
     /// link(2), exclusive.
     Link,
     /// Both names of a link are one file.
@@ -137,7 +135,6 @@ impl Trial {
         match self {
             Self::Create => "create",
             Self::Write => "write",
-            Self::Symlink => "symlink",
             Self::Link => "link",
             Self::LinkCount => "link-count",
             Self::Rename => "rename",
@@ -187,7 +184,7 @@ pub struct LeaseFacts {
     pub former_names: Vec<String>,
     /// Files of changes under way, or of crashed ones.
     pub temp_files: usize,
-    /// Ballots, likewise.
+    /// Ballots and second names of records, likewise.
     pub ballots: usize,
     /// Records that operators broke, kept.
     pub kept: usize,

@@ -292,7 +292,7 @@ struct Meaning {
     why: &'static str,
 }
 
-const MEANINGS: [Meaning; 15] = [
+const MEANINGS: [Meaning; 14] = [
     Meaning {
         trial: Trial::Create,
         works: "exclusive create",
@@ -310,20 +310,13 @@ const MEANINGS: [Meaning; 15] = [
         why: "a record is complete or it is not published",
     },
     Meaning {
-        trial: Trial::Symlink,
-        works: "symlink",
-        fails: "no symbolic links",
-        missing: Level::Note,
-        wrong: Level::Problem,
-        why: "a ballot is one: exclusive, and atomic with its content; without them it is a file, in two steps",
-    },
-    Meaning {
         trial: Trial::Link,
         works: "link",
         fails: "no hard links",
         missing: Level::Warning,
         wrong: Level::Problem,
-        why: "the link that finds a name taken makes the client ask the server; without it a stale cache can mislead a claim",
+        why: "a ballot is one, and a record that is being replaced has one: without them a ballot is a file of its own, in two steps, \
+              a stale cache can mislead a claim, and a record that an NFS client puts aside is not found",
     },
     Meaning {
         trial: Trial::LinkCount,
@@ -331,7 +324,7 @@ const MEANINGS: [Meaning; 15] = [
         fails: "two names of a file look like two files",
         missing: Level::Note,
         wrong: Level::Warning,
-        why: "a crash can leave a record with a second name; here the next claim does not see that",
+        why: "a record keeps a second name while rivals may still be at work; here the next change does not see that",
     },
     Meaning {
         trial: Trial::Rename,
@@ -347,7 +340,7 @@ const MEANINGS: [Meaning; 15] = [
         fails: "while a file is replaced, its name is missing for a moment",
         missing: Level::Problem,
         wrong: Level::Problem,
-        why: "a claim that sees no record in that moment takes a lease that is held",
+        why: "its second name is looked for in that moment; where there are no hard links, a claim takes a lease that is held",
     },
     Meaning {
         trial: Trial::Inode,
@@ -746,7 +739,10 @@ fn records(leases: &LeaseFacts, host: &HostFacts, found: &mut Vec<Finding>) {
             finding(
                 Level::Note,
                 "leftovers",
-                format!("{} temp files, {} ballots", leases.temp_files, leases.ballots),
+                format!(
+                    "{} temp files, {} ballots or second names",
+                    leases.temp_files, leases.ballots
+                ),
             )
             .why("of changes under way, or of crashed ones; a crash blocks nobody")
             .remedy("nothing: a claim of the same lease removes what was left"),
@@ -953,7 +949,6 @@ mod tests {
         let all = [
             Trial::Create,
             Trial::Write,
-            Trial::Symlink,
             Trial::Link,
             Trial::LinkCount,
             Trial::Rename,

@@ -586,7 +586,6 @@ impl Meeting {
             }
             let path = self.place.join(format!("{prize}-{round}"));
             let taken = match prize {
-                "symlink" => self.fs().symlink(self.me.id.as_ref(), &path),
                 "link" => self.fs().link(&source, &path),
                 _ => self.fs().create(&path, None).map(drop),
             };

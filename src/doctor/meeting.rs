@@ -12,7 +12,7 @@ use crate::facts::Observer;
 pub(super) const ROUNDS: usize = 500;
 
 /// What is won in rounds.
-pub(super) const PRIZES: [&str; 3] = ["symlink", "link", "create"];
+pub(super) const PRIZES: [&str; 2] = ["link", "create"];
 
 /// Kinds of locks.
 pub(super) const LOCKS: [&str; 2] = ["flock", "fcntl-lock"];
@@ -307,14 +307,12 @@ fn learns(accounts: &[Account]) -> Finding {
 
 fn winners(accounts: &[Account], prize: &str) -> Finding {
     let id = match prize {
-        "symlink" => "one-symlink",
         "link" => "one-link",
         _ => "one-create",
     };
     let why = match prize {
-        "symlink" => "a ballot is one: two winners would be two holders",
-        "link" => "it decides a claim where there is no record yet",
-        _ => "it stands in where there are no links",
+        "link" => "a ballot is one: two winners would be two holders",
+        _ => "it stands in where there are no hard links",
     };
     let results: Vec<&[u8]> = accounts
         .iter()
@@ -326,7 +324,7 @@ fn winners(accounts: &[Account], prize: &str) -> Finding {
             Some(Note::Failed(error)) => Some(format!("on {}: {error}", account.name())),
             _ => None,
         });
-        // What a filesystem does not have is not needed: there are ways round both.
+        // Hard links are not needed: there is a way round them.
         let level = if prize == "create" { Level::Problem } else { Level::Note };
         return finding(level, id, why_not.unwrap_or_else(|| "was not tried".into())).why(why);
     }

@@ -81,7 +81,6 @@ pub(super) fn attempt(judge: &Judge, dir: &Path, place: &mut Place) -> Option<Du
     if !tried(Trial::Create, tries.create()) || !tried(Trial::Write, tries.write()) {
         return None;
     }
-    tried(Trial::Symlink, tries.symlink());
     if tried(Trial::Link, tries.link()) {
         tried(Trial::LinkCount, tries.link_count());
     }
@@ -160,15 +159,6 @@ impl Tries<'_> {
             b"written\n" => Ok(Tried::Works),
             _ => wrong("other bytes"),
         }
-    }
-
-    fn symlink(&self) -> Outcome {
-        let path = self.scratch.name();
-        self.fs.symlink("content".as_ref(), &path)?;
-        if self.fs.read_link(&path)? != "content" {
-            return wrong("a link says something else than was written");
-        }
-        exclusive(self.fs.symlink("other".as_ref(), &path))
     }
 
     fn link(&self) -> Outcome {
@@ -422,7 +412,7 @@ pub(super) fn leases(judge: &Judge, dir: &Path, swept: usize) -> LeaseFacts {
     facts.counts = Tally::VERDICTS.map(|verdict| (verdict, tally.count(verdict))).to_vec();
     for name in judge.fs.list(dir, 1_000_000).unwrap_or_default() {
         facts.temp_files += usize::from(names::is_temp(&name) && !scratch::is_ours(&name));
-        facts.ballots += usize::from(names::is_ballot(&name));
+        facts.ballots += usize::from(names::is_second(&name));
         facts.kept += usize::from(names::is_broken(&name));
     }
     facts

@@ -2,7 +2,7 @@
 //! its calls has not returned, and that refuses further ones when a signal has come, so that the work tidies up and ends.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -137,6 +137,14 @@ impl Fs for Watched {
         self.call("fstat", Path::new(""), |fs| fs.stat_file(file))
     }
 
+    fn is_named(&self, file: &File, path: &Path) -> io::Result<bool> {
+        self.call("lookup", path, |fs| fs.is_named(file, path))
+    }
+
+    fn ask(&self, path: &Path) -> io::Result<()> {
+        self.call("lookup", path, |fs| fs.ask(path))
+    }
+
     fn open(&self, path: &Path) -> io::Result<File> {
         self.call("open", path, |fs| fs.open(path))
     }
@@ -167,10 +175,6 @@ impl Fs for Watched {
 
     fn is_locked(&self, file: &File) -> io::Result<bool> {
         self.call("fcntl F_OFD_GETLK", Path::new(""), |fs| fs.is_locked(file))
-    }
-
-    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()> {
-        self.call("symlink", link, |fs| fs.symlink(target, link))
     }
 
     fn read_link(&self, link: &Path) -> io::Result<OsString> {

@@ -412,6 +412,12 @@ pub(super) fn stat_file(file: &File) -> io::Result<Stat> {
     }
 }
 
+/// What the caches say, which have just been refreshed.
+pub(super) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, named) = (file.metadata()?, std::fs::symlink_metadata(path)?);
+    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
+}
+
 impl From<rustix::fs::Statx> for Stat {
     fn from(found: rustix::fs::Statx) -> Self {
         Self {
@@ -633,11 +639,7 @@ pub(super) unsafe fn apart(work: impl FnOnce() -> u8) -> io::Result<Result<u8, i
     }
 }
 
-pub(super) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, link)
-}
-
-/// EPERM is what link(2) and symlink(2) document for a filesystem without links; EMLINK, for one with no room for more.
+/// EPERM is what link(2) documents for a filesystem without hard links; EMLINK, for one with no room for more.
 pub(super) fn is_unsupported(errno: i32) -> bool {
     [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::MLINK]
         .iter()

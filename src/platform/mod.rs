@@ -160,6 +160,10 @@ pub(crate) fn stat(path: &Path) -> io::Result<Stat> {
 }
 
 /// The same about an open file.
+pub(crate) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    os::is_named(file, path)
+}
+
 pub(crate) fn stat_file(file: &File) -> io::Result<Stat> {
     os::stat_file(file)
 }
@@ -215,11 +219,6 @@ pub(crate) fn apart(work: impl Fn() -> u8) -> Result<u8, i32> {
         }
     }
     Ok(work())
-}
-
-/// Creates a symbolic link that holds `target`.
-pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
-    os::symlink(target, link)
 }
 
 /// How far an advisory lock on a file in this directory reaches. Reads mountinfo only on filesystems that hosts share.

@@ -124,6 +124,11 @@ pub(super) fn stat(path: &Path) -> io::Result<Stat> {
     std::fs::symlink_metadata(path).map(|found| describe(&found))
 }
 
+pub(super) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, named) = (stat_file(file)?, stat(path)?);
+    Ok((open.device, open.inode) == (named.device, named.inode))
+}
+
 pub(super) fn stat_file(file: &File) -> io::Result<Stat> {
     file.metadata().map(|found| describe(&found))
 }
@@ -217,10 +222,6 @@ pub(super) fn is_single_threaded() -> bool {
 /// In this very process.
 pub(super) unsafe fn apart(work: impl FnOnce() -> u8) -> io::Result<Result<u8, i32>> {
     Ok(Ok(work()))
-}
-
-pub(super) fn symlink(_target: &Path, _link: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 pub(super) fn is_unsupported(_code: i32) -> bool {

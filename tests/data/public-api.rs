@@ -63,14 +63,19 @@ pub enum Action {
     Inspect { number: u64 },
     Pause { rival: Option<TempId> },
     Disarm { temp: TempId },
+    Retire { temp: TempId },
     DisarmAll { but: TempId },
+    Ask,
     Link { temp: TempId },
     Create,
     Recheck,
     Untwin,
+    Keep { number: u64 },
     Rename { temp: TempId },
     Withdraw { temp: TempId },
     Remove { number: u64 },
+    Discard { temp: TempId },
+    Forget { number: u64 },
     Finish(Outcome),
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,7 +89,7 @@ pub enum Reply {
     Odd,
     Refused,
     Written(TempId),
-    Rival { temp: Option<TempId>, gone: bool },
+    Rival { temp: Option<TempId>, gone: bool, ended: bool },
     Still,
     Expired,
     Changed,
@@ -93,7 +98,6 @@ pub enum Reply {
 pub enum Outcome {
     Committed { seq: u64, temp: TempId },
     Refused,
-    Resurrected,
     GaveWay,
     Contended,
     Failed,
@@ -394,6 +398,8 @@ pub struct Stat {
 pub trait Fs: fmt::Debug + Send + Sync {
     fn stat(&self, path: &Path) -> io::Result<Stat>;
     fn stat_file(&self, file: &File) -> io::Result<Stat>;
+    fn is_named(&self, file: &File, path: &Path) -> io::Result<bool>;
+    fn ask(&self, path: &Path) -> io::Result<()>;
     fn open(&self, path: &Path) -> io::Result<File>;
     fn reopen(&self, path: &Path) -> io::Result<File>;
     fn read(&self, file: &File, limit: usize) -> io::Result<Vec<u8>>;
@@ -402,7 +408,6 @@ pub trait Fs: fmt::Debug + Send + Sync {
     fn sync(&self, file: &File) -> io::Result<()>;
     fn lock(&self, file: &File) -> io::Result<()>;
     fn is_locked(&self, file: &File) -> io::Result<bool>;
-    fn symlink(&self, target: &OsStr, link: &Path) -> io::Result<()>;
     fn read_link(&self, link: &Path) -> io::Result<OsString>;
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -623,6 +628,8 @@ pub fn lock_reach(mountinfo: &str, device: (u32, u32)) -> LockReach {}
 pub const LONGEST_COMPANION: usize = 36;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TempId(());
+impl Serialize for TempId {}
+impl<'de> Deserialize<'de> for TempId {}
 impl TempId {
     pub const fn new(scope: u64, pid: u32, nonce: u32) -> Self {}
     pub const fn scope(self) -> u64 {}
@@ -630,15 +637,20 @@ impl TempId {
 }
 pub fn temp(name: &OsStr, id: TempId) -> OsString {}
 pub fn ballot(name: &OsStr, number: u64) -> OsString {}
-pub fn ballot_target(name: &OsStr, id: TempId, base: Option<u64>) -> OsString {}
-pub fn parse_target(name: &OsStr, content: &OsStr) -> Option<(TempId, Option<u64>)> {}
+pub fn void(name: &OsStr, id: TempId) -> OsString {}
+pub fn withdrawn(name: &OsStr, id: TempId) -> OsString {}
+pub fn kept(name: &OsStr, number: u64) -> OsString {}
 pub fn broken(name: &OsStr, epoch: u64, number: usize) -> OsString {}
 pub fn is_broken(candidate: &OsStr) -> bool {}
 pub fn parse_temp(name: &OsStr, candidate: &OsStr) -> Option<TempId> {}
+pub fn parse_void(name: &OsStr, candidate: &OsStr) -> Option<TempId> {}
+pub fn parse_withdrawn(name: &OsStr, candidate: &OsStr) -> Option<TempId> {}
 pub fn parse_ballot(name: &OsStr, candidate: &OsStr) -> Option<u64> {}
+pub fn parse_kept(name: &OsStr, candidate: &OsStr) -> Option<u64> {}
 pub fn is_companion(candidate: &OsStr) -> bool {}
 pub fn is_temp(candidate: &OsStr) -> bool {}
-pub fn is_ballot(candidate: &OsStr) -> bool {}
+pub fn is_second(candidate: &OsStr) -> bool {}
+pub fn first_of(candidate: &OsStr) -> Option<&[u8]> {}
 
 // observe
 
@@ -714,6 +726,7 @@ pub struct OwnerLine {
     pub token: Token,
     pub epoch: u64,
     pub seq: u64,
+    pub change: Option<TempId>,
     pub host: Option<String>,
     pub machine: Option<String>,
     pub host_id: Option<String>,

@@ -241,7 +241,9 @@ fn the_leases_there_are_counted() {
     fs::write(dir.path().join("future.lease"), "{\"leasehold\":99}\n").unwrap();
     fs::write(dir.path().join("torn.lease"), "{\"leasehold\":1").unwrap();
     fs::write(dir.path().join(".held.lease.t-00000000000000000000000000000000"), "").unwrap();
-    std::os::unix::fs::symlink("x", dir.path().join(".held.lease.ballot-9")).unwrap();
+    fs::write(dir.path().join(".held.lease.v-00000000000000000000000000000001"), "").unwrap();
+    fs::write(dir.path().join(".held.lease.ballot-9"), "").unwrap();
+    fs::write(dir.path().join(".held.lease.kept-8"), "").unwrap();
     let said = on(&here, dir.path().to_str().unwrap());
     assert_eq!(said.code, 2, "{}", said.json);
     assert_eq!(
@@ -259,7 +261,7 @@ fn the_leases_there_are_counted() {
     );
     assert_eq!(said.of("newer-format"), "warning: 1 of a later format");
     assert_eq!(said.of("broken-records"), "warning: 1 cut short, malformed or empty");
-    assert_eq!(said.of("leftovers"), "note: 1 temp files, 1 ballots");
+    assert_eq!(said.of("leftovers"), "note: 2 temp files, 2 ballots or second names");
     drop(owner);
 }
 

@@ -85,10 +85,10 @@ fn rpcs_over(a: &Node, b: &Node, mount: &str, dir: &str) -> Result<Vec<(String, 
     let (_, n, cost) = counted(&["leasehold", "note", &lease, "--token", &token, "phase=x"], 0)?;
     note("note", cost, n, 22);
     let (_, n, cost) = counted(&["leasehold", "release", &lease, "--token", &token], 0)?;
-    note("release", cost, n, 20);
+    note("release", cost, n, 22);
     let new = format!("{mount}/{dir}/new{}.lease", &mount[5..]);
     let (_, n, cost) = counted(&["leasehold", "claim", &new, "--owner", &owner], 0)?;
-    note("claim, no record yet", cost, n, 23);
+    note("claim, no record yet", cost, n, 25);
 
     let kept = format!("{mount}/{dir}/kept{}.lease", &mount[5..]);
     let script = "echo up; exec sleep 1000";

@@ -98,7 +98,6 @@ fn alone(lab: &mut Lab) -> Result {
         for id in [
             "create",
             "write",
-            "symlink",
             "link",
             "link-count",
             "rename",
@@ -146,7 +145,7 @@ fn meet(lab: &mut Lab) -> Result {
         ] {
             assert!(finding(&report, id).starts_with("ok "), "{at} {id}: {}", one.out());
         }
-        for id in ["one-symlink", "one-link", "one-create"] {
+        for id in ["one-link", "one-create"] {
             let won = finding(&report, id);
             assert!(
                 won.starts_with("ok one winner in each of 500 rounds"),

@@ -45,11 +45,12 @@ impl Kept {
     /// A lease that was just won.
     pub fn new(world: &World, change: &Change) -> Self {
         let ttl = Duration::from_secs(TTL);
+        let inode = change.temp.expect("a claim that was won has written a record");
         let keeping = Keeping::new(Terms::new(ttl, Terms::usual_grace(ttl)), change.began, at(world.now));
         Self {
             action: keeping.start(),
             keeping,
-            inode: change.temp.expect("a claim that was won has written a record"),
+            inode,
             beat: change.next.expect("… from what it saw").beat,
             began: Duration::ZERO,
             working: true,
@@ -199,11 +200,11 @@ impl Protocol {
             (Action::Sync | Action::Stat | Action::Look, How::FailsUndone) => Reply::Failed,
             (Action::Sync, How::Plain) => Reply::Done,
             (Action::Stat, How::Plain) => {
-                let has_name = match world.file {
+                let is_named = match world.file {
                     File::Record { inode, .. } => inode == kept.inode || self.has(Fault::BeatByPath),
                     _ => false,
                 };
-                match has_name || world.temps.contains_key(&kept.inode) || self.has(Fault::NoStat) {
+                match is_named || self.has(Fault::NoStat) {
                     true => Reply::Done,
                     false => Reply::Failed,
                 }
@@ -213,7 +214,7 @@ impl Protocol {
                     How::Stale => world
                         .before
                         .filter(|before| self.setup.stale && *before != world.file)?,
-                    _ => world.file,
+                    _ => world.sight(),
                 };
                 match file {
                     File::Record { inode, record } if record.token == token && !record.ended => {
@@ -274,7 +275,7 @@ impl Protocol {
         let mut kept = *kept;
         let reply = match outcome {
             Outcome::Committed { temp, .. } => {
-                if change.linked {
+                if change.onto_nothing {
                     world.breaks(NO_RETURN);
                 }
                 kept.inode = temp;
@@ -282,12 +283,6 @@ impl Protocol {
                 Reply::Done
             }
             Outcome::Refused => Reply::Lost,
-            Outcome::Resurrected => {
-                world.contenders[slot].phase = Phase::Stopped { token, epoch };
-                self.begin(world, slot, Job::Release, false)
-                    .expect("a holder may release");
-                return;
-            }
             _ => Reply::Failed,
         };
         world.contenders[slot].phase = Phase::Holding {
@@ -318,6 +313,16 @@ impl World {
             if record.token != token {
                 self.breaks(OWN_BEAT);
             }
+        }
+        // All names show one file.
+        let ballots = self.ballots.values_mut().filter_map(|slip| match slip {
+            Slip::Second(inode, record) => Some((inode, record)),
+            _ => None,
+        });
+        let kept = self.kept.values_mut().map(|(inode, record)| (inode, record));
+        for (_, record) in ballots.chain(kept).filter(|(inode, _)| **inode == open) {
+            record.beat = beat;
+            record.written += 1;
         }
     }
 

@@ -32,8 +32,12 @@ pub enum Fault {
     EarlyRemoval,
     /// A release looks at `F` and deletes it.
     DeleteVerb,
-    /// A holder whose link put back its deleted record takes the link away again, by name.
-    UnlinkResurrected,
+    /// A record that is about to be replaced gets no second name.
+    NoSecondName,
+    /// The record's ballot is removed although a rival that was disarmed may still be at work.
+    NoLastingBallot,
+    /// Rivals are disarmed by removing their temp files: nothing says that these were not published.
+    NoVoid,
     /// A holder knows its record by token and number alone.
     OwnByNumber,
     /// An empty `F` is refused even where a ballot beside it says that a contender crashed while it created the record.
@@ -59,10 +63,10 @@ pub struct Setup {
     pub tries: Vec<u8>,
     /// Calls that go wrong, in all.
     pub mishaps: u8,
-    /// The filesystem has symbolic links.
-    pub symlinks: bool,
     /// The filesystem has hard links.
     pub links: bool,
+    /// A rename takes two steps: the name `F` is gone after the first, and after a crash between them.
+    pub torn: bool,
     /// Contenders crash, between any two calls.
     pub crashes: bool,
     /// First looks may see the version before the last.
@@ -106,8 +110,8 @@ impl Setup {
             tries: vec![tries; contenders],
             mishaps: 0,
             crashes: true,
-            symlinks: true,
             links: true,
+            torn: false,
             stale: true,
             lapses: false,
             ticks: 0,
@@ -170,16 +174,18 @@ pub enum File {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Slip {
-    /// Names its temp file.
+    /// The second name of a temp file, or of the record that it became.
+    Second(TempId, Record),
+    /// Where there are no hard links: names its temp file.
     Signed(TempId),
-    /// Where there are no symlinks: created by this process, not signed yet.
+    /// … created by this process, not signed yet.
     Blank(Process),
 }
 
 /// The calls that change the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
-    Symlink {
+    Take {
         number: u64,
         temp: TempId,
     },
@@ -195,8 +201,13 @@ pub enum Call {
         run: u8,
     },
     Unlink(TempId),
-    UnlinkAllBut(TempId),
+    Disarm(TempId),
+    Retire(TempId),
+    DisarmAllBut(TempId),
     UnlinkBallot(u64),
+    Discard(TempId),
+    Keep(u64),
+    Forget(u64),
     Link(TempId),
     Create,
     Rename(TempId),
@@ -254,7 +265,9 @@ pub struct Change {
     /// `F` has been this change's record, of this epoch.
     published: Option<u64>,
     /// … and it was put where there was nothing.
-    linked: bool,
+    onto_nothing: bool,
+    /// Its rename has taken the name away, and is not over.
+    aside: bool,
     excused: bool,
 }
 
@@ -297,7 +310,12 @@ pub struct World {
     /// The version before the last, for stale reads.
     before: Option<File>,
     temps: BTreeMap<TempId, Record>,
+    /// Temp files that were disarmed, or given up by their writers.
+    voids: BTreeSet<TempId>,
+    withdrawn: BTreeSet<TempId>,
     ballots: BTreeMap<u64, Slip>,
+    /// Second names of records that are being replaced.
+    kept: BTreeMap<u64, (TempId, Record)>,
     contenders: Vec<Contender>,
     /// Calls under way that nobody waits for any more.
     late: Vec<Call>,
@@ -331,9 +349,11 @@ pub enum How {
     FailsUndone,
     /// The call is reported as failed and is made later.
     FailsLate,
+    /// The first step of a rename: the name is gone.
+    Aside,
 }
 
-const HOWS: [How; 7] = [
+const HOWS: [How; 8] = [
     How::Plain,
     How::Stale,
     How::Resend,
@@ -341,6 +361,7 @@ const HOWS: [How; 7] = [
     How::FailsDone,
     How::FailsUndone,
     How::FailsLate,
+    How::Aside,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -359,6 +380,7 @@ pub enum Event {
     },
     SweepBallot(u64),
     SweepTemp(TempId),
+    SweepKept(u64),
     OperatorDeletes,
     Late(usize),
     Tick,
@@ -473,7 +495,8 @@ impl Protocol {
             sight: None,
             over: None,
             published: None,
-            linked: false,
+            onto_nothing: false,
+            aside: false,
             excused,
         }));
         Some(())
@@ -502,7 +525,7 @@ impl Protocol {
             }
             contender.phase = Phase::Idle;
             let temp = self.fresh_temp(contender, own);
-            world.publish(temp, record, false);
+            world.publish(world.sight(), temp, record);
             return Some(());
         }
         let Phase::Busy(change) = world.contenders[slot].phase.clone() else {
@@ -510,7 +533,7 @@ impl Protocol {
         };
         let mut change = *change;
         let call = match change.action {
-            Action::Take { number, temp } => Call::Symlink { number, temp },
+            Action::Take { number, temp } => Call::Take { number, temp },
             Action::TakeFile { number } => Call::CreateBallot {
                 number,
                 slot: own.slot,
@@ -522,20 +545,23 @@ impl Protocol {
                 slot: own.slot,
                 run,
             },
-            Action::Disarm { temp } | Action::Withdraw { temp } => Call::Unlink(temp),
-            Action::DisarmAll { but } => Call::UnlinkAllBut(but),
-            Action::Untwin => match change.sight {
-                Some(inode) => Call::Unlink(inode),
-                None => unreachable!("a twin was seen"),
-            },
+            Action::Disarm { temp } if self.has(Fault::NoVoid) => Call::Unlink(temp),
+            Action::Disarm { temp } => Call::Disarm(temp),
+            Action::Retire { temp } => Call::Retire(temp),
+            Action::Withdraw { temp } => Call::Unlink(temp),
+            Action::DisarmAll { but } => Call::DisarmAllBut(but),
             Action::Remove { number } => Call::UnlinkBallot(number),
+            Action::Discard { temp } => Call::Discard(temp),
+            Action::Keep { number } => Call::Keep(number),
+            Action::Forget { number } => Call::Forget(number),
             Action::Link { temp } => Call::Link(temp),
             Action::Create => Call::Create,
             Action::Rename { temp } => Call::Rename(temp),
             _ => {
                 let reply = match how {
+                    How::Plain if change.action == Action::Ask => Reply::Done,
                     How::Plain | How::Stale => self.read(world, &mut change, own, how == How::Stale)?,
-                    How::FailsUndone if !matches!(change.action, Action::Pause { .. }) => {
+                    How::FailsUndone if !matches!(change.action, Action::Pause { .. } | Action::Ask) => {
                         world.mishaps = world.mishaps.checked_sub(1)?;
                         Reply::Failed
                     }
@@ -557,17 +583,25 @@ impl Protocol {
             self.deliver(world, slot, change, Reply::Done);
             return Some(());
         }
+        if how == How::Aside {
+            let Call::Rename(temp) = call else { return None };
+            let other = matches!(world.file, File::Record { inode, .. } if inode != temp);
+            (self.setup.torn && other && !change.aside).then(|| world.become_file(File::Absent))?;
+            change.aside = true;
+            world.contenders[slot].phase = Phase::Busy(Box::new(change));
+            return Some(());
+        }
         if how != How::Plain {
             world.mishaps = world.mishaps.checked_sub(1)?;
         }
         let reply = match how {
             How::Plain => self.execute(world, call),
-            How::Stale => return None,
+            How::Stale | How::Aside => return None,
             How::Resend => {
                 // Made twice, an unlink is one.
                 let twice = matches!(
                     call,
-                    Call::Symlink { .. } | Call::CreateBallot { .. } | Call::Link(_) | Call::Create | Call::Rename(_)
+                    Call::Take { .. } | Call::CreateBallot { .. } | Call::Link(_) | Call::Create | Call::Rename(_)
                 );
                 return (twice && self.execute(world, call) == Reply::Done).then_some(());
             }
@@ -590,7 +624,7 @@ impl Protocol {
         };
         // The call may have marked this contender's change as published.
         if let Phase::Busy(now) = &world.contenders[slot].phase {
-            (change.published, change.linked, change.excused) = (now.published, now.linked, now.excused);
+            (change.published, change.onto_nothing, change.excused) = (now.published, now.onto_nothing, now.excused);
         }
         self.deliver(world, slot, change, reply);
         Some(())
@@ -608,7 +642,7 @@ impl Protocol {
             let coherent = matches!(world.file, File::Record { inode, .. } if process(inode).slot == own.slot);
             world.before.filter(|before| !coherent && *before != world.file)?
         } else {
-            world.file
+            world.sight()
         };
         let seen = match file {
             File::Absent => Reply::Seen {
@@ -625,7 +659,7 @@ impl Protocol {
             File::Empty => Reply::Odd,
             File::Record { inode, record } => Reply::Seen {
                 stamp: Some(record.stamp()),
-                twin: world.temps.contains_key(&inode),
+                twin: world.names(inode) > 1,
                 own: change.temp == Some(inode) || self.has(Fault::OwnByNumber),
             },
         };
@@ -658,12 +692,32 @@ impl Protocol {
                 Some(Slip::Blank(_)) => Reply::Rival {
                     temp: None,
                     gone: false,
+                    ended: false,
                 },
-                Some(Slip::Signed(temp)) => Reply::Rival {
+                Some(Slip::Signed(temp) | Slip::Second(temp, _)) => Reply::Rival {
                     temp: Some(*temp),
-                    gone: !world.temps.contains_key(temp) || !world.runs(process(*temp)),
+                    gone: !world.temps.contains_key(temp),
+                    ended: !world.runs(process(*temp)) || world.withdrawn.contains(temp),
                 },
             },
+            Action::Untwin => {
+                let inode = change.sight.expect("a twin was seen");
+                world.temps.remove(&inode);
+                world.voids.remove(&inode);
+                world.withdrawn.remove(&inode);
+                let seq = change.ballot.seen().map_or(0, |seen| seen.seq);
+                world.kept.retain(|number, _| *number >= seq);
+                world.ballots.retain(|number, _| *number >= seq);
+                let (running, ended) = world.voids.iter().partition(|rival| world.runs(process(**rival)));
+                let (running, ended): (Vec<TempId>, Vec<TempId>) = (running, ended);
+                for rival in ended.into_iter().chain(world.withdrawn.clone()) {
+                    world.discard_unnamed(rival);
+                }
+                match running.is_empty() {
+                    true => Reply::Done,
+                    false => Reply::Exists,
+                }
+            }
             // A living rival may be passed over at any time.
             Action::Pause { .. } => {
                 let now = match file {
@@ -764,8 +818,11 @@ impl Protocol {
     /// Makes a call on the directory.
     fn execute(&self, world: &mut World, call: Call) -> Reply {
         match call {
-            Call::Symlink { .. } if !self.setup.symlinks => Reply::Unsupported,
-            Call::Symlink { number, temp } => world.slip(number, Slip::Signed(temp)),
+            Call::Take { .. } if !self.setup.links => Reply::Unsupported,
+            Call::Take { number, temp } => match world.temps.get(&temp) {
+                Some(record) => world.slip(number, Slip::Second(temp, *record)),
+                None => Reply::Missing,
+            },
             Call::CreateBallot { number, slot, run } => world.slip(number, Slip::Blank(Process { slot, run })),
             Call::Sign {
                 number,
@@ -783,8 +840,39 @@ impl Protocol {
                 world.temps.remove(&temp);
                 Reply::Done
             }
-            Call::UnlinkAllBut(but) => {
-                world.temps.retain(|temp, _| *temp == but);
+            Call::Disarm(temp) => {
+                world.disarm(temp);
+                Reply::Done
+            }
+            Call::Retire(temp) => {
+                if world.temps.remove(&temp).is_some() {
+                    world.withdrawn.insert(temp);
+                }
+                Reply::Done
+            }
+            Call::DisarmAllBut(but) => {
+                let others: Vec<TempId> = world.temps.keys().copied().filter(|temp| *temp != but).collect();
+                others.into_iter().for_each(|temp| world.disarm(temp));
+                Reply::Done
+            }
+            Call::Discard(temp) => {
+                world.voids.remove(&temp);
+                world.withdrawn.remove(&temp);
+                Reply::Done
+            }
+            Call::Keep(_) if !self.setup.links || self.has(Fault::NoSecondName) => Reply::Unsupported,
+            Call::Keep(number) => match world.file {
+                File::Record { inode, record } => match world.kept.insert(number, (inode, record)) {
+                    Some(before) => {
+                        world.kept.insert(number, before);
+                        Reply::Exists
+                    }
+                    None => Reply::Done,
+                },
+                _ => Reply::Missing,
+            },
+            Call::Forget(number) => {
+                world.kept.remove(&number);
                 Reply::Done
             }
             Call::UnlinkBallot(number) => {
@@ -792,11 +880,12 @@ impl Protocol {
                 Reply::Done
             }
             Call::Link(_) if !self.setup.links => Reply::Unsupported,
-            Call::Link(temp) => match (world.temps.get(&temp).copied(), world.file) {
+            // The look before it needs no step of its own: who publishes between the two has disarmed this temp file.
+            Call::Link(temp) => match (world.temps.get(&temp).copied(), world.sight()) {
                 (None, _) => Reply::Missing,
                 (Some(_), File::Record { .. } | File::Empty) => Reply::Exists,
                 (Some(record), File::Absent) => {
-                    world.publish(temp, record, true);
+                    world.publish(File::Absent, temp, record);
                     Reply::Done
                 }
             },
@@ -814,8 +903,9 @@ impl Protocol {
                 // Two names of one file: rename(2) does nothing, and says so.
                 (Some(_), File::Record { inode, .. }) if inode == temp => Reply::Done,
                 (Some(record), _) => {
+                    let before = world.sight();
                     world.temps.remove(&temp);
-                    world.publish(temp, record, false);
+                    world.publish(before, temp, record);
                     Reply::Done
                 }
             },
@@ -824,6 +914,7 @@ impl Protocol {
 
     fn deliver(&self, world: &mut World, slot: usize, mut change: Change, reply: Reply) {
         change.action = change.ballot.advance(reply);
+        change.aside = false;
         match change.action {
             Action::Finish(outcome) => self.conclude(world, slot, &change, outcome),
             _ => world.contenders[slot].phase = Phase::Busy(Box::new(change)),
@@ -837,6 +928,11 @@ impl Protocol {
         } = *change;
         if matches!(outcome, Outcome::Committed { .. }) && change.published != Some(epoch) {
             world.breaks(TOLD_TRUE);
+        }
+        if let Outcome::Committed { seq, .. } = outcome
+            && self.has(Fault::NoLastingBallot)
+        {
+            world.ballots.remove(&seq);
         }
         if let Some(kept) = &change.kept {
             return self.won_again(world, slot, change, kept, outcome);
@@ -867,7 +963,7 @@ impl Protocol {
             }
             (Job::Break(_), Outcome::Committed { .. }) => Phase::Idle,
             (Job::Claim | Job::Break(_), outcome) => {
-                let own = matches!(world.file, File::Record { record, .. } if record.token == token);
+                let own = matches!(world.sight(), File::Record { record, .. } if record.token == token);
                 if own && outcome != Outcome::Unknown {
                     world.breaks(NO_ORPHAN);
                 }
@@ -877,7 +973,7 @@ impl Protocol {
                 }
             }
             (job, Outcome::Committed { .. }) => {
-                if change.linked {
+                if change.onto_nothing {
                     world.breaks(NO_RETURN);
                 }
                 match job {
@@ -893,22 +989,7 @@ impl Protocol {
                 }
             }
             (_, Outcome::Refused) => Phase::Idle,
-            (Job::Note { .. }, outcome) if outcome != Outcome::Resurrected => Phase::Idle,
-            // What was put back is vacant already.
-            (Job::Settle { .. }, _) => Phase::Idle,
-            (job, Outcome::Resurrected) => {
-                world.contenders[slot].phase = stopped;
-                if self.has(Fault::UnlinkResurrected) {
-                    world.contenders[slot].phase = Phase::Deleting;
-                } else if job == Job::Release {
-                    // What was put back is vacant already.
-                    world.contenders[slot].phase = Phase::Idle;
-                } else {
-                    self.begin(world, slot, Job::Release, false)
-                        .expect("a holder may release");
-                }
-                return;
-            }
+            (Job::Note { .. } | Job::Settle { .. }, _) => Phase::Idle,
             (Job::Renew, Outcome::Failed | Outcome::Contended) => holding,
             _ => stopped,
         };
@@ -934,7 +1015,7 @@ impl Protocol {
 
     /// Whether a new contender takes the lease, alone, once all others have crashed.
     fn has_way_out(&self, world: &World) -> bool {
-        let key = digest(&(world.file, &world.temps, &world.ballots));
+        let key = world.directory();
         if self.knows(key) {
             return true;
         }
@@ -1010,7 +1091,10 @@ impl Protocol {
             file: File::Absent,
             before: None,
             temps: BTreeMap::new(),
+            voids: BTreeSet::new(),
+            withdrawn: BTreeSet::new(),
             ballots: BTreeMap::new(),
+            kept: BTreeMap::new(),
             contenders: vec![Contender::default(); self.setup.tries.len()],
             late: Vec::new(),
             now: 0,
@@ -1034,8 +1118,8 @@ impl Protocol {
         let lone = Self::new(Setup {
             tries,
             changes: true,
-            symlinks: self.setup.symlinks,
             links: self.setup.links,
+            torn: self.setup.torn,
             ..Setup::of(0, 0)
         });
         let mut open = vec![lone.nothing_yet()];
@@ -1045,11 +1129,14 @@ impl Protocol {
             if !seen.insert(digest(&world)) {
                 continue;
             }
-            if left.insert(digest(&(world.file, &world.temps, &world.ballots))) {
+            if left.insert(world.directory()) {
                 let mut crashed = World {
                     file: world.file,
                     temps: world.temps.clone(),
+                    voids: world.voids.clone(),
+                    withdrawn: world.withdrawn.clone(),
                     ballots: world.ballots.clone(),
+                    kept: world.kept.clone(),
                     top: world.top,
                     ..self.nothing_yet()
                 };
@@ -1141,16 +1228,68 @@ impl World {
         Reply::Done
     }
 
+    /// The record as a look finds it: by a second name where its own is not there.
+    fn sight(&self) -> File {
+        if self.file != File::Absent {
+            return self.file;
+        }
+        let published = self.ballots.values().filter_map(|slip| match slip {
+            Slip::Second(temp, record) if !self.temps.contains_key(temp) && !self.is_given_up(*temp) => {
+                Some((*temp, *record))
+            }
+            _ => None,
+        });
+        let seconds = published.chain(self.kept.values().copied());
+        let newest = seconds.max_by_key(|(_, record)| record.seq);
+        newest.map_or(File::Absent, |(inode, record)| File::Record { inode, record })
+    }
+
+    fn is_given_up(&self, temp: TempId) -> bool {
+        self.voids.contains(&temp) || self.withdrawn.contains(&temp)
+    }
+
+    /// How many names a file has.
+    fn names(&self, inode: TempId) -> usize {
+        let own = matches!(self.file, File::Record { inode: now, .. } if now == inode);
+        let ballots = self.ballots.values();
+        let ballots = ballots.filter(|slip| matches!(slip, Slip::Second(temp, _) if *temp == inode));
+        let temps = [self.temps.contains_key(&inode), self.is_given_up(inode), own];
+        let kept = self.kept.values().filter(|(kept, _)| *kept == inode);
+        ballots.count() + kept.count() + temps.into_iter().filter(|is| *is).count()
+    }
+
+    fn disarm(&mut self, temp: TempId) {
+        if self.temps.remove(&temp).is_some() {
+            self.voids.insert(temp);
+        }
+    }
+
+    fn discard_unnamed(&mut self, temp: TempId) {
+        if self.names(temp) == 1 {
+            self.voids.remove(&temp);
+            self.withdrawn.remove(&temp);
+        }
+    }
+
+    fn directory(&self) -> u64 {
+        digest(&(
+            self.file,
+            (&self.temps, &self.voids, &self.withdrawn),
+            &self.ballots,
+            &self.kept,
+        ))
+    }
+
     fn become_file(&mut self, file: File) {
         self.before = Some(self.file);
         self.file = file;
     }
 
-    fn publish(&mut self, temp: TempId, record: Record, linked: bool) {
+    fn publish(&mut self, before: File, temp: TempId, record: Record) {
         if self.disarmed.contains(&temp) {
             self.breaks(DISARMED);
         }
-        if let File::Record { inode, record: old } = self.file {
+        if let File::Record { inode, record: old } = before {
             if self.temps.contains_key(&inode) {
                 self.breaks(NO_TWIN);
             }
@@ -1165,7 +1304,7 @@ impl World {
             }
         }
         if let Some((seq, epoch)) = self.top {
-            let same = matches!(self.file, File::Record { record: old, .. } if old.token == record.token);
+            let same = matches!(before, File::Record { record: old, .. } if old.token == record.token);
             let forward = if same {
                 record.epoch == epoch
             } else {
@@ -1186,7 +1325,7 @@ impl World {
             && change.token == record.token
         {
             change.published = Some(record.epoch);
-            change.linked = linked;
+            change.onto_nothing = before == File::Absent;
         }
     }
 
@@ -1209,14 +1348,21 @@ impl World {
 
     /// Nobody but the holder of `F` is at work, and it has not asked about `F` for the last time.
     fn is_left_to_its_holder(&self) -> bool {
-        let File::Record { record, .. } = self.file else {
+        let File::Record { inode, record } = self.file else {
             return false;
         };
+        // With another name it would not be gone.
+        if self.names(inode) > 1 {
+            return false;
+        }
         let at_rest = |contender: &Contender| match &contender.phase {
             Phase::Idle => true,
             Phase::Holding { token, .. } => *token == record.token,
             Phase::Busy(change) => {
-                let asked = matches!(change.action, Action::Recheck | Action::Untwin | Action::Rename { .. });
+                let asked = matches!(
+                    change.action,
+                    Action::Recheck | Action::Untwin | Action::Keep { .. } | Action::Rename { .. }
+                );
                 change.token == record.token && !asked
             }
             Phase::Stopped { .. } | Phase::Deleting | Phase::Replacing(_) => false,
@@ -1314,7 +1460,7 @@ impl Model for Protocol {
                 Phase::Busy(_) | Phase::Deleting | Phase::Replacing(_) => {
                     events.push(Event::Step { slot, how: How::Plain });
                     for how in &HOWS[1..] {
-                        if *how == How::Stale || world.mishaps > 0 {
+                        if matches!(how, How::Stale | How::Aside) || world.mishaps > 0 {
                             events.push(Event::Step { slot, how: *how });
                         }
                     }
@@ -1325,20 +1471,28 @@ impl Model for Protocol {
             }
         }
         if self.setup.sweep {
-            let reached = match world.file {
-                File::Record { record, .. } => record.seq,
+            let reached = match (world.top, world.sight()) {
+                (Some((seq, _)), _) => seq,
+                (None, File::Record { record, .. }) => record.seq,
                 _ => 0,
             };
             let early = |slip: &Slip| {
-                self.has(Fault::EarlyRemoval) && matches!(slip, Slip::Signed(temp) if !world.temps.contains_key(temp))
+                let named = match slip {
+                    Slip::Signed(temp) | Slip::Second(temp, _) => Some(temp),
+                    Slip::Blank(_) => None,
+                };
+                self.has(Fault::EarlyRemoval) && named.is_some_and(|temp| !world.temps.contains_key(temp))
             };
             let spent = world
                 .ballots
                 .iter()
-                .filter(|(number, slip)| **number <= reached || early(slip));
+                .filter(|(number, slip)| **number < reached || early(slip));
             events.extend(spent.map(|(number, _)| Event::SweepBallot(*number)));
-            let gone = world.temps.keys().filter(|temp| !world.runs(process(**temp)));
+            let left = world.temps.keys().chain(&world.voids);
+            let gone = left.filter(|temp| !world.runs(process(**temp))).chain(&world.withdrawn);
             events.extend(gone.map(|temp| Event::SweepTemp(*temp)));
+            let kept = world.kept.keys().filter(|number| **number < reached);
+            events.extend(kept.map(|number| Event::SweepKept(*number)));
         }
         if world.deletions > 0 && (self.setup.careless || world.is_left_to_its_holder()) {
             events.push(Event::OperatorDeletes);
@@ -1392,7 +1546,11 @@ impl Model for Protocol {
                 world.ballots.remove(&number);
             }
             Event::SweepTemp(temp) => {
-                world.temps.remove(&temp);
+                world.disarm(temp);
+                world.discard_unnamed(temp);
+            }
+            Event::SweepKept(number) => {
+                world.kept.remove(&number);
             }
             Event::OperatorDeletes => {
                 world.deletions -= 1;

@@ -426,6 +426,35 @@ impl Meeting {
 
 stand_in!(Meeting);
 
+/// An NFS client puts a file aside that it replaces: for a moment the record has only its second name.
+#[test]
+fn what_has_only_its_second_name_is_listed() {
+    let dir = Dir::new();
+    let held = dir.file("held");
+    let token = leasehold::Lease::claim(&held).unwrap().leave();
+    std::fs::rename(&held, dir.file(".held.kept-1")).unwrap();
+    // A claim of what does not exist yet is under way: its ballot is no record.
+    let new = dir.file("new.lease");
+    leasehold::Lease::claim(&new).unwrap().leave();
+    let change = read(&new).owner.change.unwrap();
+    std::fs::hard_link(&new, dir.file(".new.lease.ballot-1")).unwrap();
+    std::fs::rename(
+        &new,
+        dir.path().join(leasehold::names::temp("new.lease".as_ref(), change)),
+    )
+    .unwrap();
+
+    let answer = leasehold!("scan", dir.path());
+    assert_eq!(
+        (answer.code, answer.verdicts()),
+        (0, vec!["held: held process-running".into()])
+    );
+    let answer = leasehold!("scan", dir.path(), "--json");
+    assert_eq!(answer.objects()[0]["owner"]["token"], token.to_string(), "{answer:?}");
+    assert_eq!(leasehold!("scan", &held).verdicts(), ["held: held process-running"]);
+    assert_eq!(leasehold!("scan", &new).code, 74);
+}
+
 #[test]
 fn reads_are_made_at_once_and_within_bounds() {
     let (dir, owner) = (Dir::new(), Running::idle());

@@ -61,6 +61,31 @@ fn another_signal_and_a_stopped_process() {
     assert_eq!(leasehold!("stop", &path, "--signal", "NONSENSE").code, 64);
 }
 
+/// A record that has another name was written for another place; but a change leaves it a second one.
+#[test]
+fn names_that_a_change_leaves_are_no_other_place() {
+    let (dir, mut owner) = (Dir::new(), Running::idle());
+    let record = record_of(owner.pid());
+    let path = dir.put("x.lease", &record);
+    for mark in ["ballot", "kept"] {
+        let second = dir.file(&format!(".x.lease.{mark}-{}", record.owner.seq));
+        std::fs::hard_link(&path, second).unwrap();
+    }
+    let elsewhere = dir.file("elsewhere");
+    std::fs::hard_link(&path, &elsewhere).unwrap();
+    let refused = leasehold!("stop", &path);
+    assert!(
+        refused.code == 64 && refused.stderr.contains("has another name"),
+        "{refused:?}"
+    );
+    assert!(owner.runs());
+    std::fs::remove_file(&elsewhere).unwrap();
+    let answer = leasehold!("stop", &path);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert_eq!(owner.signal(), Some(15));
+    assert!(read(&path).owner.ended.is_some());
+}
+
 /// Somebody else's record may name any process, for whoever acts on it to end.
 #[test]
 fn a_record_that_another_user_wrote_ends_nobody() {

@@ -228,6 +228,7 @@ pub fn record(process: &Process) -> Record {
     let here = Host::here().observer;
     Record {
         owner: OwnerLine {
+            change: None,
             leasehold: 1,
             token: Token::from_bits(u128::from(process.start) << 64 | u128::from(process.pid.get().unsigned_abs())),
             epoch: 3,

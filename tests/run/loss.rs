@@ -385,7 +385,7 @@ fn a_heartbeat_that_never_returns_ends_the_command_before_the_deadline() {
 #[test]
 fn no_call_that_hangs_puts_off_the_end() {
     std::thread::scope(|scope| {
-        for kind in ["Write", "Sync", "StatFile", "Stat", "Open", "Read"] {
+        for kind in ["Write", "Sync", "IsNamed", "Stat", "Open", "Read"] {
             scope.spawn(move || {
                 let scene = Scene::new();
                 let mut run = over_hanging(&scene, STUBBORN);

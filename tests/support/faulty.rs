@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each of the programs that include this file uses a part of it")]
 
 use std::io;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -65,8 +66,9 @@ pub struct Faulty {
     pub counted: Counted,
     /// Hard links are unsupported.
     pub no_links: bool,
-    /// Symbolic links are unsupported.
-    pub no_symlinks: bool,
+    /// A rename takes the name away from the file that has it, and then gives it to the other: an NFS client's of a file that
+    /// it has open (`nfs_rename` in the kernel's fs/nfs/dir.c).
+    pub torn_rename: bool,
     calls: AtomicUsize,
     made: Mutex<Vec<Call>>,
 }
@@ -82,7 +84,7 @@ impl Faulty {
             fault,
             counted,
             no_links: false,
-            no_symlinks: false,
+            torn_rename: false,
             calls: AtomicUsize::new(0),
             made: Mutex::default(),
         }
@@ -111,11 +113,7 @@ impl Faulty {
     }
 
     fn pass<T>(&self, call: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        let missing = match call {
-            Call::Link => self.no_links,
-            Call::Symlink => self.no_symlinks,
-            _ => false,
-        };
+        let missing = call == Call::Link && self.no_links;
         let make = || if missing { Err(Errno::EOPNOTSUPP.into()) } else { make() };
         if self.counted == Counted::Changes && !call.changes() {
             return make();
@@ -157,4 +155,18 @@ impl Faulty {
     }
 }
 
-stand_in!(Faulty);
+stand_in! { Faulty;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let aside = to.with_file_name(".nfs0001");
+        let is_torn = self.torn_rename && to.exists();
+        if is_torn {
+            self.pass(Call::Rename, || std::fs::rename(to, &aside))?;
+        }
+        let renamed = self.pass(Call::Rename, || std::fs::rename(from, to));
+        if is_torn {
+            // As when it is closed; another process may have done so.
+            let _ = std::fs::remove_file(aside);
+        }
+        renamed
+    }
+}

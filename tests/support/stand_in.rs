@@ -12,6 +12,8 @@
 pub enum Call {
     Stat,
     StatFile,
+    IsNamed,
+    Ask,
     Open,
     Reopen,
     Read,
@@ -20,7 +22,6 @@ pub enum Call {
     Sync,
     Lock,
     IsLocked,
-    Symlink,
     ReadLink,
     Link,
     Rename,
@@ -41,7 +42,6 @@ impl Call {
             Self::Create
                 | Self::Write
                 | Self::Sync
-                | Self::Symlink
                 | Self::Link
                 | Self::Rename
                 | Self::Unlink
@@ -52,13 +52,24 @@ impl Call {
     }
 }
 
-/// Makes a type a filesystem by its `fn pass<T>(&self, call: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T>`.
+/// Makes a type a filesystem by its `fn pass<T>(&self, call: Call, make: impl Fn() -> io::Result<T>) -> io::Result<T>`; what
+/// it does at a rename may be given.
 macro_rules! stand_in {
     ($name:ty) => {
+        stand_in! { $name;
+            fn rename(&self, from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
+                self.pass(Call::Rename, || std::fs::rename(from, to))
+            }
+        }
+    };
+    ($name:ty; $($rename:tt)*) => {
         impl leasehold::fs::Fs for $name {
+            $($rename)*
             stand_in! { @calls
                 Stat stat(path: &std::path::Path) -> leasehold::fs::Stat;
                 StatFile stat_file(file: &std::fs::File) -> leasehold::fs::Stat;
+                IsNamed is_named(file: &std::fs::File, path: &std::path::Path) -> bool;
+                Ask ask(path: &std::path::Path) -> ();
                 Open open(path: &std::path::Path) -> std::fs::File;
                 Reopen reopen(path: &std::path::Path) -> std::fs::File;
                 Read read(file: &std::fs::File, limit: usize) -> Vec<u8>;
@@ -67,10 +78,8 @@ macro_rules! stand_in {
                 Sync sync(file: &std::fs::File) -> ();
                 Lock lock(file: &std::fs::File) -> ();
                 IsLocked is_locked(file: &std::fs::File) -> bool;
-                Symlink symlink(target: &std::ffi::OsStr, link: &std::path::Path) -> ();
                 ReadLink read_link(link: &std::path::Path) -> std::ffi::OsString;
                 Link link(from: &std::path::Path, to: &std::path::Path) -> ();
-                Rename rename(from: &std::path::Path, to: &std::path::Path) -> ();
                 Unlink unlink(path: &std::path::Path) -> ();
                 List list(dir: &std::path::Path, limit: usize) -> Vec<std::ffi::OsString>;
                 Touch touch(file: &std::fs::File) -> ();

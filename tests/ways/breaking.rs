@@ -362,7 +362,7 @@ fn the_evidence_is_of_what_was_broken() {
     let (path, noted) = (place.lease(), std::sync::atomic::AtomicBool::new(false));
     let faulty = Faulty::new(None, 0, Counted::All).meanwhile(move |call| {
         use super::support::faulty::Call;
-        if call == Call::Symlink && !noted.swap(true, std::sync::atomic::Ordering::SeqCst) {
+        if call == Call::Link && !noted.swap(true, std::sync::atomic::Ordering::SeqCst) {
             Holder::new(&path, token).unwrap().note(&[("phase", "late")]).unwrap();
         }
     });
