@@ -229,7 +229,10 @@ enum State {
     Linking,
     Creating,
     Rechecking,
-    Untwinning,
+    /// Looking at who else may be at work; then `F` is renamed at once where it is `kept` by its second name alone.
+    Untwinning {
+        kept: bool,
+    },
     Keeping,
     Renaming,
     /// The temp file is being given up after a call of unknown effect; then `F` tells.
@@ -444,10 +447,7 @@ impl Ballot {
                     return self.restart_at(stamp);
                 }
                 match twin {
-                    true => {
-                        self.state = State::Untwinning;
-                        Action::Untwin
-                    }
+                    true => self.untwin(false),
                     false => self.keep(),
                 }
             }
@@ -456,26 +456,25 @@ impl Ballot {
             // Where nothing was, what is there now and cannot be read may be ours, by a link whose reply was lost.
             (State::Rechecking, Reply::Failed) if self.seen.is_none() => self.abandon(Outcome::Unknown),
             (State::Rechecking, Reply::Failed) => self.abandon(Outcome::Failed),
-            (State::Untwinning, Reply::Done | Reply::Exists) => {
+            (State::Untwinning { kept }, Reply::Done | Reply::Exists) => {
                 self.contested |= reply == Reply::Exists;
                 self.spent.extend(self.seen.map(|seen| Spent::Ballot(seen.seq, None)));
-                self.keep()
+                match kept {
+                    true => self.rename(),
+                    false => self.keep(),
+                }
             }
             (State::Keeping, Reply::Done | Reply::Exists) => {
-                self.spent.extend(self.seen.map(|seen| Spent::Kept(seen.seq)));
+                self.spend_kept();
                 self.rename()
             }
-            // Whichever second name it was found by.
             (State::Keeping, Reply::Missing) => {
-                let found = self
-                    .seen
-                    .map(|seen| [Spent::Kept(seen.seq), Spent::Ballot(seen.seq, None)]);
-                self.spent.extend(found.into_iter().flatten());
-                self.rename()
+                self.spend_kept();
+                self.untwin(true)
             }
             (State::Keeping, Reply::Changed) => self.restart(),
             (State::Keeping, Reply::Unsupported) => self.rename(),
-            (State::Untwinning | State::Keeping, Reply::Failed) => self.abandon(Outcome::Failed),
+            (State::Untwinning { .. } | State::Keeping, Reply::Failed) => self.abandon(Outcome::Failed),
 
             (State::Renaming, Reply::Done) => self.committed(),
             (State::Renaming, Reply::Missing) => self.confirm(true),
@@ -562,6 +561,15 @@ impl Ballot {
     fn recheck(&mut self) -> Action {
         self.state = State::Rechecking;
         Action::Recheck
+    }
+
+    fn untwin(&mut self, kept: bool) -> Action {
+        self.state = State::Untwinning { kept };
+        Action::Untwin
+    }
+
+    fn spend_kept(&mut self) {
+        self.spent.extend(self.seen.map(|seen| Spent::Kept(seen.seq)));
     }
 
     fn keep(&mut self) -> Action {

@@ -5,8 +5,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold::{Claim, Error, Holder, Judge, Lease, Reason, Record, Verdict, judge};
@@ -190,7 +190,7 @@ fn after_a_claim_that_crashed_halfway_the_epoch_goes_on() {
 /// A claim comes to its rename late: another has passed over it meanwhile, and holds the lease.
 fn late_rival(path: &Path, then: impl Fn(&Path, &Holder) + Send + Sync + 'static) -> Holder {
     vacated(path, 1);
-    let token = Arc::new(std::sync::OnceLock::new());
+    let token = Arc::new(OnceLock::new());
     let holder = |path: &Path, token| Holder::new(path, token).expect("a path of a record");
     let (set, get) = (token.clone(), token.clone());
     let late = Aside::new(path, move |path| {
@@ -229,6 +229,40 @@ fn a_late_rival_takes_nothing_but_the_name() {
     is_quiet(&path);
     holder.release(None).expect("it is held");
     assert_eq!(Lease::claim(&path).expect("it was released").epoch(), 3);
+    is_quiet(&path);
+}
+
+/// The record of the winner is replaced while the first of two late rivals has put it aside: the second may come yet.
+#[test]
+fn the_second_late_rival_takes_nothing_but_the_name_either() {
+    fn is_refused_at_last(claimed: Result<Lease, Error>) {
+        assert!(matches!(claimed, Err(Error::Refused(_))), "{claimed:?}");
+    }
+    let (_dir, path) = support::directory();
+    vacated(&path, 1);
+    let winner = Arc::new(OnceLock::<Holder>::new());
+    let get = winner.clone();
+    let second = Aside::new(&path, |_| Next::GoesOn)
+        .before(move |path| {
+            let set = get.clone();
+            let first = Aside::new(path, |_| Next::GoesOn)
+                .before(move |path| {
+                    let token = Lease::claim(path).expect("both are passed over").leave();
+                    let winner = Holder::new(path, token).expect("a path of a record");
+                    set.set(winner).expect("it claims once");
+                })
+                .run(|judge| Claim::new(path).from(judge).take());
+            is_refused_at_last(first);
+            assert!(!path.exists());
+            get.get().expect("it has claimed").renew().expect("it is held");
+        })
+        .run(|judge| Claim::new(&path).from(judge).take());
+    is_refused_at_last(second);
+    assert!(!path.exists());
+    assert_eq!(judge(&path).verdict, Verdict::Held);
+    let winner = winner.get().expect("it has claimed");
+    assert_eq!(winner.verify(None).expect("it is held"), 2);
+    winner.release(None).expect("it is held");
     is_quiet(&path);
 }
 
