@@ -87,12 +87,13 @@ impl Site {
         if let Err(facts) = &mut sight.content
             && facts.state == RecordState::Empty
         {
-            let file = |stat: Stat| (stat.device, stat.inode);
             match self.judge.fs.stat(&self.ballot(1)) {
                 // It may have been removed since the file was empty.
                 Err(_) => return look(&*self.judge.fs, &self.path),
                 // The second name of a record, which somebody has emptied.
-                Ok(ballot) if sight.stat.map(file) == Some(file(ballot)) || ballot.links > 1 => return sight,
+                Ok(ballot) if sight.stat.is_some_and(|stat| stat.file() == ballot.file()) || ballot.links > 1 => {
+                    return sight;
+                }
                 Ok(_) => {}
             }
             **facts = RecordFacts {
@@ -546,12 +547,9 @@ impl Driver<'_> {
             return Reply::Done;
         };
         let seq = record.owner.seq;
-        let names = record
-            .owner
-            .change
-            .map(|change| [site.temp(change), site.void(change), site.withdrawn(change)]);
-        for path in names.into_iter().flatten() {
-            if self.unlink("remove the temp file", &path) != Reply::Done {
+        let names = record.owner.change.map(|change| names::of_change(&site.name, change));
+        for name in names.into_iter().flatten() {
+            if self.unlink("remove the temp file", &site.beside(&name)) != Reply::Done {
                 return Reply::Failed;
             }
         }

@@ -51,6 +51,13 @@ pub struct Stat {
     pub changed: Duration,
 }
 
+impl Stat {
+    /// Which file it is: equal for all its names.
+    pub(crate) fn file(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
 /// The calls that Leasehold makes on the filesystem. Each is one operation that either happens or does not.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The names that stand beside a record `F` while it is being changed: temp files `.F.t-<32 hex>`, or `.F.v-<32 hex>` once
-//! a rival has seen to it that they are not published, or `.F.w-<32 hex>` once their writer has given them up, ballots `.F.ballot-<number>`, and a second name of the record that is about to be
-//! replaced, `.F.kept-<number>`.
+//! a rival has seen to it that they are not published, or `.F.w-<32 hex>` once their writer has given them up, ballots
+//! `.F.ballot-<number>`, and a second name of the record that is about to be replaced, `.F.kept-<number>`.
 //!
 //! Names are matched whole. For a lease `x.pid`, `.x.pid.` also begins the names that belong to `x.pid.lease`.
 
@@ -73,6 +73,11 @@ pub fn withdrawn(name: &OsStr, id: TempId) -> OsString {
     companion(name, format!(".w-{:032x}", id.0))
 }
 
+/// The three, in the order in which a temp file can come by them.
+pub(crate) fn of_change(name: &OsStr, id: TempId) -> [OsString; 3] {
+    [temp(name, id), void(name, id), withdrawn(name, id)]
+}
+
 /// The second name of record `number` of `name` while it is being replaced.
 pub fn kept(name: &OsStr, number: u64) -> OsString {
     companion(name, format!(".kept-{number}"))
@@ -119,6 +124,13 @@ pub fn parse_void(name: &OsStr, candidate: &OsStr) -> Option<TempId> {
 /// The temp file that its writer made `candidate`, if that is one of the record `name`.
 pub fn parse_withdrawn(name: &OsStr, candidate: &OsStr) -> Option<TempId> {
     parse_hex128(suffix(name, candidate, b".w-")?).map(TempId)
+}
+
+/// Whether `candidate` is one of [`of_change`] for some temp file of the record `name`.
+pub(crate) fn is_of_change(name: &OsStr, candidate: &OsStr) -> bool {
+    [parse_temp, parse_void, parse_withdrawn]
+        .iter()
+        .any(|parse| parse(name, candidate).is_some())
 }
 
 /// The number of the ballot that `candidate` is for the record `name`, if it is one.

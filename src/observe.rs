@@ -384,10 +384,10 @@ fn read_slip(fs: &dyn Fs, name: &OsStr, slip: &Path) -> io::Result<Slip> {
     ))
 }
 
-/// The record by its second name, where its own is not there. An NFS client renames in two steps onto a file that it has open:
-/// it puts that file aside as `.nfs…` first (`nfs_rename` in the kernel's fs/nfs/dir.c), and does so too when there is nothing
-/// any more to put in its place. So a record that is being replaced is kept under a second name, and one keeps its ballot while
-/// rivals that were disarmed may still try to replace it.
+/// The record by its second name, where its own is not there. An NFS client renames in two steps onto a file that it has
+/// open: it puts that file aside as `.nfs…` first (`nfs_rename` in the kernel's fs/nfs/dir.c), and does so too when there
+/// is nothing any more to put in its place. So a record that is being replaced is kept under a second name, and one keeps
+/// its ballot while rivals that were disarmed may still try to replace it.
 pub(crate) fn by_second_name(fs: &dyn Fs, path: &Path) -> io::Result<Option<Sight>> {
     let Some(name) = path.file_name() else {
         return Ok(None);
@@ -438,16 +438,10 @@ pub(crate) fn by_second_name(fs: &dyn Fs, path: &Path) -> io::Result<Option<Sigh
 /// Whether a record that may not be read is still the temp file of somebody, or was disarmed.
 fn is_unpublished(fs: &dyn Fs, path: &Path, second: &Path, listed: &[OsString]) -> bool {
     let name = path.file_name().unwrap_or_default();
-    let inode = |path: &Path| fs.stat(path).map(|stat| (stat.device, stat.inode)).ok();
-    let found = inode(second);
-    let temps = listed.iter().filter(|other| {
-        let id = names::parse_temp(name, other).or(names::parse_void(name, other));
-        id.or(names::parse_withdrawn(name, other)).is_some()
-    });
-    found.is_some()
-        && temps
-            .map(|temp| inode(&path.with_file_name(temp)))
-            .any(|temp| temp == found)
+    let file = |path: &Path| fs.stat(path).map(|stat| stat.file()).ok();
+    let found = file(second);
+    let mut temps = listed.iter().filter(|other| names::is_of_change(name, other));
+    found.is_some() && temps.any(|temp| file(&path.with_file_name(temp)) == found)
 }
 
 /// Whether a change was carried through: renaming its temp file is what publishes it, and what gives it up, so that one of
@@ -460,17 +454,13 @@ fn is_published(fs: &dyn Fs, path: &Path, ballot: &Path, temp: TempId, stat: &St
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     };
-    for other in [
-        names::temp(name, temp),
-        names::void(name, temp),
-        names::withdrawn(name, temp),
-    ] {
+    for other in names::of_change(name, temp) {
         if found(&path.with_file_name(other))?.is_some() {
             return Ok(false);
         }
     }
     match found(ballot)? {
-        Some(still) if still.inode == stat.inode => Ok(true),
+        Some(still) if still.file() == stat.file() => Ok(true),
         _ => Err(io::ErrorKind::StaleNetworkFileHandle.into()),
     }
 }

@@ -286,7 +286,7 @@ impl Stop {
         let names = [names::ballot(name, seq), names::kept(name, seq)];
         let is_one = |name: &OsString| {
             let found = self.judge.fs.stat(&self.path.with_file_name(name));
-            found.is_ok_and(|found| (found.device, found.inode) == (stat.device, stat.inode))
+            found.is_ok_and(|found| found.file() == stat.file())
         };
         names.into_iter().chain(temp).filter(is_one).count() as u64
     }

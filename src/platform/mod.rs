@@ -160,12 +160,13 @@ pub(crate) fn stat(path: &Path) -> io::Result<Stat> {
 }
 
 /// The same about an open file.
-pub(crate) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
-    os::is_named(file, path)
-}
-
 pub(crate) fn stat_file(file: &File) -> io::Result<Stat> {
     os::stat_file(file)
+}
+
+/// Whether a path, which the file server has just been asked about, is a name of this open file.
+pub(crate) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    os::is_named(file, path)
 }
 
 /// Reads from an offset; fewer bytes than asked for only at the end of the file.

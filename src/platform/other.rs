@@ -126,7 +126,7 @@ pub(super) fn stat(path: &Path) -> io::Result<Stat> {
 
 pub(super) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     let (open, named) = (stat_file(file)?, stat(path)?);
-    Ok((open.device, open.inode) == (named.device, named.inode))
+    Ok(open.file() == named.file())
 }
 
 pub(super) fn stat_file(file: &File) -> io::Result<Stat> {
