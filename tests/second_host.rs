@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -862,4 +862,39 @@ fn what_is_left_of_a_ttl_is_told_by_one_hosts_clock() {
         );
         assert_eq!(left(a, "20s"), 6, "not known on the host that has it no more");
     }
+}
+
+/// The kernel gives the number of a namespace that is gone to the next that is made: the tests' own clearing up must not
+/// take that one for the host which it ends.
+#[test]
+fn to_end_a_host_ends_nobody_else() {
+    if !possible() {
+        return;
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // So many that each number which becomes free is given to one of them.
+                let all = [(); 8].map(|()| {
+                    Command::new("unshare")
+                        .args(["--user", "--uts", "sleep", "0.02"])
+                        .spawn()
+                        .unwrap()
+                });
+                for mut other in all {
+                    let end = other.wait().unwrap();
+                    assert!(end.success(), "{end}");
+                }
+            }
+        });
+        for _ in 0..40 {
+            drop(Host::named("brief").start());
+            if others.is_finished() {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        others.join().unwrap();
+    });
 }

@@ -245,27 +245,13 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         let wanted = format!("{MARK}={}", self.mark);
-        for _ in 0..400 {
-            let mut found = false;
-            for entry in fs::read_dir("/proc").unwrap().flatten() {
-                let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                    continue;
-                };
-                // That of a process which has ended is empty.
-                let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-                if environment
-                    .split(|byte| *byte == 0)
-                    .any(|variable| variable == wanted.as_bytes())
-                {
-                    found = true;
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-                }
-            }
-            if !found {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        host::kill_all("the scene", |process| {
+            // That of a process which has ended is empty.
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == wanted.as_bytes())
+        });
     }
 }
 

@@ -7,11 +7,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Answer, LEASEHOLD, clean, eventually, skip};
@@ -366,24 +368,13 @@ impl Boot {
 
     /// Ends every process that has this host's name space, so also those which left their parents.
     fn kill(&mut self) {
-        let namespace = |pid: &Path| fs::read_link(pid.join("ns/uts")).ok();
-        if let Some(own) = namespace(&PathBuf::from(format!("/proc/{}", self.init.id()))) {
-            eventually("every process of the host has ended", || {
-                let all = fs::read_dir("/proc")
-                    .unwrap()
-                    .filter_map(|entry| Some(entry.ok()?.path()));
-                let inside: Vec<i32> = all
-                    .filter(|pid| namespace(pid).as_ref() == Some(&own))
-                    .filter_map(|pid| pid.file_name()?.to_str()?.parse().ok())
-                    .collect();
-                for pid in &inside {
-                    let _ = rustix::process::kill_process(
-                        rustix::process::Pid::from_raw(*pid).unwrap(),
-                        rustix::process::Signal::KILL,
-                    );
-                }
-                // Reaped last, so that its pid still names it above.
-                inside.is_empty()
+        let of_init = format!("/proc/{}/ns/uts", self.init.id());
+        // Open until the end: the kernel gives the number of a namespace that is gone to the next one that is made.
+        if let Ok(namespace) = fs::File::open(of_init) {
+            let own = namespace.metadata().unwrap().ino();
+            // The first process is reaped last.
+            kill_all("the host", |process| {
+                fs::metadata(process.join("ns/uts")).is_ok_and(|found| found.ino() == own)
             });
         }
         let _ = self.init.wait();
@@ -427,9 +418,9 @@ impl Process<'_> {
         if !std::mem::replace(&mut self.ended, true) {
             self.signal("KILL");
             // nsenter stops with a child that was stopped, and would not reap it.
-            let outer = rustix::process::Pid::from_child(&self.child);
+            let outer = Pid::from_child(&self.child);
             eventually("it has ended", || {
-                let _ = rustix::process::kill_process(outer, rustix::process::Signal::CONT);
+                let _ = kill_process(outer, Signal::CONT);
                 self.child.try_wait().unwrap().is_some()
             });
         }
@@ -440,6 +431,27 @@ impl Drop for Process<'_> {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Kills each process whose directory in /proc passes, until there is none.
+pub fn kill_all(of: &str, is_meant: impl Fn(&Path) -> bool) {
+    eventually(&format!("every process of {of} has ended"), || {
+        let mut none = true;
+        for entry in fs::read_dir("/proc").expect("/proc can be read").flatten() {
+            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let Some(pid) = number.and_then(Pid::from_raw) else {
+                continue;
+            };
+            // Asked after it was opened: if it is another's number by now, the signal reaches nobody.
+            if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
+                && is_meant(&entry.path())
+            {
+                none = false;
+                let _ = pidfd_send_signal(pidfd, Signal::KILL);
+            }
+        }
+        none
+    });
 }
 
 fn uptime() -> Duration {
