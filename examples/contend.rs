@@ -26,6 +26,7 @@
 //!   --to PID        whom to hand over to
 //!   --fault F       kill-before:N, kill-after:N, stop-before:N or stop-after:N: signal this process at its N-th call
 //!                   that changes something on disk
+//!   --lapsed        claim what has lapsed, too; its clock jumps over what it would wait for
 //!   --no-links      do as on a filesystem without hard links
 //!   --torn-rename   replace a file in two steps, as an NFS client does whose file is open: put it aside first
 //! ```
@@ -54,6 +55,8 @@ use nix::sys::signal::Signal;
 
 #[path = "../tests/support/faulty.rs"]
 mod faulty;
+#[path = "../tests/support/quick.rs"]
+mod quick;
 use faulty::{Counted, Fault, Faulty};
 
 /// All lines of the log are this long, so that its length tells how many there are.
@@ -76,6 +79,7 @@ struct Options {
     token: Option<Token>,
     to: Option<Pid>,
     fault: Option<(Fault, usize)>,
+    lapsed: bool,
     no_links: bool,
     torn_rename: bool,
 }
@@ -141,6 +145,7 @@ fn options() -> Result<Options, End> {
         token: None,
         to: None,
         fault: None,
+        lapsed: false,
         no_links: false,
         torn_rename: false,
     };
@@ -148,6 +153,7 @@ fn options() -> Result<Options, End> {
         let word = word.to_string_lossy().into_owned();
         match word.as_str() {
             "--give-way" => options.give_way = true,
+            "--lapsed" => options.lapsed = true,
             "--no-links" => options.no_links = true,
             "--torn-rename" => options.torn_rename = true,
             _ => {
@@ -208,7 +214,11 @@ fn run(options: Options) -> Result<(), End> {
             Counted::Changes,
         );
         (fs.no_links, fs.torn_rename) = (options.no_links, options.torn_rename);
-        Judge::here().with_fs(Arc::new(fs))
+        let judge = Judge::here().with_fs(Arc::new(fs));
+        match options.lapsed {
+            true => judge.with_clock(Arc::new(quick::Quick::default())),
+            false => judge,
+        }
     };
     let judge = disk(options.fault);
     match options.verb.as_deref() {
@@ -240,7 +250,8 @@ fn run(options: Options) -> Result<(), End> {
 
 fn claim(options: &Options, judge: &Judge) -> Result<Lease, End> {
     let claim = Claim::new(&options.path).from(judge.clone());
-    Ok(claim.give_way(options.give_way).wait(options.wait).take()?)
+    let claim = claim.give_way(options.give_way).wait(options.wait);
+    Ok(claim.take_lapsed(options.lapsed).take()?)
 }
 
 fn act(options: &Options, verb: &str, judge: Judge, holder: &Holder) -> Result<(), End> {

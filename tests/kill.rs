@@ -33,6 +33,8 @@ enum Before {
     /// Nothing but what crashed claims left: two ballots with their temp files, or, where there are no hard links, temp files
     /// and a ballot that names none yet.
     Leftovers,
+    /// Of a process of another host, which does not renew it.
+    Lapsed,
     /// A record with a second name, as a crash between link and unlink leaves it.
     Twin,
 }
@@ -110,6 +112,14 @@ fn killed_at_every_step_without_hard_links() {
 #[test]
 fn killed_at_every_step_where_a_rename_has_two_steps() {
     each(&CHANGES, &["--torn-rename"], killed);
+}
+
+#[test]
+fn killed_at_every_step_of_taking_what_has_lapsed() {
+    let lapsed = [Change::Claim(Before::Lapsed)];
+    each(&lapsed, &["--lapsed", "--wait", "40"], killed);
+    each(&lapsed, &["--lapsed", "--wait", "40", "--no-links"], killed);
+    each(&lapsed, &["--lapsed", "--wait", "40", "--torn-rename"], killed);
 }
 
 #[test]
@@ -251,6 +261,16 @@ impl Scene {
                 lease.release(None).expect("it is held");
             }
             Change::Claim(Before::Dead) | Change::Settle => scene.dead_owner(),
+            Change::Claim(Before::Lapsed) => {
+                scene.dead_owner();
+                let mut record = support::record(&scene.path).expect("a record");
+                let owner = &mut record.owner;
+                owner.host = Some("elsewhere".into());
+                owner.machine = Some("fedcba98765443218fedcba987654321".into());
+                owner.boot = Some("11111111-2222-4333-8444-555555555555".into());
+                owner.ttl = Some(5);
+                std::fs::write(&scene.path, record.print()).expect("it can be written");
+            }
             Change::Claim(Before::Twin) => {
                 scene.dead_owner();
                 let record = support::record(&scene.path).expect("a record");

@@ -13,9 +13,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 mod answers;
 pub mod faulty;
 pub mod host;
+mod quick;
 
 #[allow(unused_imports, reason = "as above")]
 pub use answers::*;
+#[allow(unused_imports, reason = "as above")]
+pub use quick::Quick;
 
 /// The worker, `examples/contend.rs`, on this record. Log and side file lie elsewhere, so that the record's directory
 /// holds nothing but what Leasehold puts there.
@@ -112,19 +115,5 @@ impl Random {
 
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
-    }
-}
-
-/// A clock that does not wait: it jumps.
-#[derive(Debug, Default)]
-pub struct Quick(std::sync::Mutex<Duration>);
-
-impl leasehold::clock::Clock for Quick {
-    fn now(&self) -> Duration {
-        leasehold::clock::BootClock.now() + *self.0.lock().expect("no panic while it is held")
-    }
-
-    fn sleep(&self, time: Duration) {
-        *self.0.lock().expect("no panic while it is held") += time;
     }
 }
