@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const FILES: [(&str, &str, usize); 2] = [
     ("public-reports.json", include_str!("data/public-reports.json"), 68),
-    ("further.json", include_str!("data/further.json"), 60),
+    ("further.json", include_str!("data/further.json"), 103),
 ];
 
 #[derive(Deserialize)]
@@ -35,6 +35,8 @@ struct Want {
     liveness: Option<String>,
     identity: Option<String>,
     authority: Option<String>,
+    /// A part of the sentence, where it tells what a person has to know.
+    says: Option<String>,
     #[serde(default = "yes")]
     probe: bool,
 }
@@ -103,7 +105,12 @@ fn as_wanted(want: &Want, judgement: &Judgement) -> Result<(), String> {
             return Err(format!("wanted {field} {wanted}\njudged: {}", told(judgement)));
         }
     }
-    Ok(())
+    match &want.says {
+        Some(says) if !judgement.sentence.contains(says) => {
+            Err(format!("wanted {says:?}\njudged: {}", told(judgement)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Answers from the facts and keeps who was asked about.
