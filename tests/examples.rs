@@ -6,36 +6,20 @@ mod support;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use leasehold::Record;
-use rustix::process::Signal;
-use support::{Answer, LEASEHOLD, clean, eventually, example, record, signal};
+use nix::sys::signal::Signal;
+use support::{Answer, LEASEHOLD, Running, clean, eventually, example, record};
 
 fn program(name: &str) -> Command {
-    let mut command = clean(example(name).to_str().expect("a plain path"));
-    command.env("L", LEASEHOLD).stdin(Stdio::null());
+    let mut command = clean(example(name));
+    command.env("L", LEASEHOLD);
     command
 }
 
 fn answer(command: &mut Command) -> Answer {
     command.output().expect("it starts").into()
-}
-
-/// A child that is killed with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        Self(command.spawn().expect("it starts"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Makes a record that of another host.
@@ -72,7 +56,7 @@ fn launcher_starts_a_bridge_once() {
         "{second:?}"
     );
 
-    signal(&first.0, Signal::TERM);
+    first.signal(Signal::SIGTERM);
     eventually("the lease is free", || {
         record(&lease).is_some_and(|record| record.owner.ended.is_some())
     });
@@ -99,7 +83,7 @@ fn resume_guard_lets_one_in_and_writes_a_file_for_each_epoch() {
         |epoch: u64| fs::read_to_string(dir.path().join(format!("7.transcript.{epoch}"))).unwrap_or_default();
 
     let mut first = Running::start(guard("7").stdin(Stdio::piped()));
-    let mut input = first.0.stdin.take().unwrap();
+    let mut input = first.input();
     input.write_all(b"one\n").unwrap();
     eventually("the line is written", || transcript(1) == "one\n");
     let second = answer(&mut guard("7"));
@@ -111,27 +95,23 @@ fn resume_guard_lets_one_in_and_writes_a_file_for_each_epoch() {
     );
     input.write_all(b"two\n").unwrap();
     drop(input);
-    assert_eq!(first.0.wait().unwrap().code(), Some(0));
+    assert_eq!(first.code(), 0);
     assert_eq!(transcript(1), "one\ntwo\n");
 
     let mut third = Running::start(guard("7").stdin(Stdio::piped()));
-    third.0.stdin.as_mut().unwrap().write_all(b"three\n").unwrap();
+    let mut input = third.input();
+    input.write_all(b"three\n").unwrap();
     eventually("the next epoch has its own file", || transcript(2) == "three\n");
     drop(third);
     let after_a_crash = answer(&mut guard("7"));
     assert_eq!(after_a_crash.code, 7, "{after_a_crash:?}");
 
-    let lost = Running::start(guard("8").stdin(Stdio::piped()));
+    let mut lost = Running::start(guard("8").stdin(Stdio::piped()));
     let lease = dir.path().join("8.lease");
     eventually("it has its lease", || record(&lease).is_some());
     fs::remove_file(&lease).unwrap();
-    let mut lost = lost;
-    lost.0.stdin.take().unwrap().write_all(b"late\n").unwrap();
-    assert_eq!(
-        lost.0.wait().unwrap().code(),
-        Some(6),
-        "nothing is written under a lost lease"
-    );
+    lost.input().write_all(b"late\n").unwrap();
+    assert_eq!(lost.code(), 6, "nothing is written under a lost lease");
     assert_eq!(fs::read_to_string(dir.path().join("8.transcript.1")).unwrap(), "");
 }
 
@@ -140,12 +120,9 @@ fn orphan_scan_ends_what_is_of_this_host_and_role() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let claimed = |name: &str, role: &str| {
-        let owner = Running::start(Command::new("sleep").arg("1000"));
+        let owner = Running::idle();
         let mut claim = clean(LEASEHOLD);
-        claim
-            .arg("claim")
-            .arg(path(name))
-            .args(["--owner", &owner.0.id().to_string()]);
+        claim.arg("claim").arg(path(name)).args(["--owner", &owner.id()]);
         answer(claim.args(["--set", &format!("role={role}")])).ok();
         owner
     };
@@ -156,8 +133,8 @@ fn orphan_scan_ends_what_is_of_this_host_and_role() {
     let cleared = scan();
     assert_eq!((cleared.code, cleared.stderr.as_str()), (0, ""), "{cleared:?}");
     assert_eq!(cleared.stdout.lines().count(), 2, "{cleared:?}");
-    orphan.0.wait().unwrap();
-    assert!(worker.0.try_wait().unwrap().is_none(), "another role");
+    orphan.status();
+    assert!(worker.runs(), "another role");
     for name in ["orphan.lease", "died.lease"] {
         assert!(record(&path(name)).unwrap().owner.ended.is_some(), "{name}");
     }
@@ -167,10 +144,7 @@ fn orphan_scan_ends_what_is_of_this_host_and_role() {
     let refused = scan();
     assert_eq!(refused.code, 5, "{refused:?}");
     assert!(refused.stdout.contains("ssh login-z leasehold judge "), "{refused:?}");
-    assert!(
-        stranger.0.try_wait().unwrap().is_none(),
-        "a stranger under a foreign number"
-    );
+    assert!(stranger.runs(), "a stranger under a foreign number");
     fs::remove_file(path("foreign.lease")).unwrap();
     fs::write(path("torn.lease"), "{\"leasehold\":1,").unwrap();
     assert_eq!(scan().code, 5, "it may be of this role");

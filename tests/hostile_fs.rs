@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ mod support;
 /// More calls than any change makes.
 const CALLS: usize = 300;
 
-/// Cases that are tried at once: most of their time is waiting for the disk.
+/// Cases that are tried at once.
 const AT_ONCE: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -214,7 +215,7 @@ fn a_call_hangs_while_others_go_on() {
         let parts = if *change == Change::ClaimLapsed { 8 } else { 1 };
         (1..=parts).map(move |first| (*change, first, parts))
     });
-    in_parallel(&rows.collect::<Vec<_>>(), |(change, first, step)| {
+    support::in_parallel(AT_ONCE, &rows.collect::<Vec<_>>(), |(change, first, step)| {
         let mut calls = (*first..=CALLS).step_by(*step);
         let end = calls.find(|at| !hangs(*change, *at));
         assert!(end.is_some_and(|end| end > 10), "{change:?}: {end:?}");
@@ -334,7 +335,7 @@ fn hangs(change: Change, at: usize) -> bool {
 fn an_old_version_is_read() {
     let mut cases: Vec<(Change, bool)> = CHANGES.iter().map(|change| (*change, true)).collect();
     cases.extend([Change::Renew, Change::Note, Change::Release, Change::HandOver].map(|change| (change, false)));
-    in_parallel(&cases, |(change, successor)| {
+    support::in_parallel(AT_ONCE, &cases, |(change, successor)| {
         for at in 1..=CALLS {
             if !old_is_read(*change, *successor, at) {
                 assert!(at > 3, "{change:?}: {at}");
@@ -476,7 +477,7 @@ fn who_looks_tells_the_truth_or_nothing() {
         Change::ClaimLapsed,
         Change::Note,
     ];
-    in_parallel(&changes, |change| {
+    support::in_parallel(AT_ONCE, &changes, |change| {
         let scene = Scene::set(*change);
         let before = support::snapshot(scene.dir());
         let truth = here().judge(&scene.path).0;
@@ -535,19 +536,6 @@ fn who_looks_tells_the_truth_or_nothing() {
     });
 }
 
-fn in_parallel<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    test(case);
-                }
-            });
-        }
-    });
-}
-
 fn each(faults: &[Fault], lasting: &[bool], kinds: &[Kind]) {
     let mut rows = Vec::new();
     for change in CHANGES {
@@ -557,7 +545,7 @@ fn each(faults: &[Fault], lasting: &[bool], kinds: &[Kind]) {
             }
         }
     }
-    in_parallel(&rows, |(change, fault, lasting, kind)| {
+    support::in_parallel(AT_ONCE, &rows, |(change, fault, lasting, kind)| {
         let calls = (1..=CALLS).find(|at| {
             let case = Case {
                 change: *change,
@@ -718,7 +706,7 @@ impl Scene {
             );
         }
         if at == Some(Call::Create) && !case.lasting {
-            let is_temp = |name: &String| names::parse_temp("x.lease".as_ref(), name.as_ref()).is_some();
+            let is_temp = |name: &OsString| names::parse_temp("x.lease".as_ref(), name.as_ref()).is_some();
             assert!(!support::names(self.dir()).iter().any(is_temp), "{}", context());
         }
         if !fs.reached() {

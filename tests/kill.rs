@@ -2,15 +2,15 @@
 
 #![cfg(target_os = "linux")]
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{Claim, Error, Holder, Judge, Lease, Pid, Record};
+use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus};
-use rustix::process::Signal;
 
 mod support;
 
@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// More steps than any change has.
 const STEPS: usize = 64;
 
-/// Cases that are tried at once: most of their time is waiting.
+/// Cases that are tried at once.
 const AT_ONCE: usize = 6;
 
 /// What stands at the path before the change.
@@ -180,7 +180,7 @@ fn a_rival_that_was_passed_over_in_turn_starts_over() {
         options: &[],
     };
     let scene = Scene::set(case(0, ""));
-    let [lower, higher] = [3, 4].map(|number| format!(".x.lease.ballot-{number}"));
+    let [lower, higher] = [3, 4].map(|number| OsString::from(format!(".x.lease.ballot-{number}")));
 
     let mut first = scene.worker(&["--do", "claim", "--fault", "stop-after:4"]);
     let first = first.stderr(Stdio::piped()).spawn().expect("the worker starts");
@@ -211,25 +211,18 @@ fn each(changes: &[Change], options: &'static [&'static str], test: fn(&Scene, C
         .iter()
         .flat_map(|change| ["before", "after"].map(|side| (*change, side)))
         .collect();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some((change, side)) = rows.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let reached = (1..=STEPS).find(|step| {
-                        let case = Case {
-                            change: *change,
-                            step: *step,
-                            side,
-                            options,
-                        };
-                        !test(&Scene::set(case), case)
-                    });
-                    let steps = reached.unwrap_or_else(|| panic!("{change:?} has more than {STEPS} steps")) - 1;
-                    assert!(steps >= 5, "{change:?} met its signal at {steps} steps only");
-                }
-            });
-        }
+    support::in_parallel(AT_ONCE, &rows, |&(change, side)| {
+        let reached = (1..=STEPS).find(|&step| {
+            let case = Case {
+                change,
+                step,
+                side,
+                options,
+            };
+            !test(&Scene::set(case), case)
+        });
+        let steps = reached.unwrap_or_else(|| panic!("{change:?} has more than {STEPS} steps")) - 1;
+        assert!(steps >= 5, "{change:?} met its signal at {steps} steps only");
     });
 }
 
@@ -375,7 +368,7 @@ impl Scene {
             .expect("the worker starts");
         let status = support::wait_at_most(&mut child, SOON);
         if status.is_none() {
-            support::signal(&child, Signal::KILL);
+            support::signal(&child, Signal::SIGKILL);
             let _ = child.wait();
         }
         let names = support::names(self.dir());
@@ -390,7 +383,7 @@ impl Scene {
         let mut names = support::names(self.dir());
         if case.change == Change::Break {
             // Evidence stays, also of a try that was killed.
-            names.retain(|name| !name.starts_with("x.lease.broken-"));
+            names.retain(|name| !name.to_string_lossy().starts_with("x.lease.broken-"));
         }
         // A killed process does not close it.
         names.retain(|name| name != ".nfs0001");
@@ -479,7 +472,7 @@ fn stops(child: &Child) -> bool {
 }
 
 fn go_on(child: Child) -> (ExitStatus, String) {
-    support::signal(&child, Signal::CONT);
+    support::signal(&child, Signal::SIGCONT);
     end(child)
 }
 

@@ -1,7 +1,6 @@
 //! Paths and filesystems that are not what they should be: a clear result at once, and nothing changed.
 #![cfg(target_os = "linux")]
 
-#[path = "command/support.rs"]
 mod support;
 
 use std::ffi::{OsStr, OsString};
@@ -10,8 +9,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::Signal;
-use support::{Done, Owner, Run, Site, Unprivileged, chmod, forge, is_root, names, snapshot};
+use nix::sys::signal::Signal;
+use support::call::{Done, Run, Site, Unprivileged, forge};
+use support::{Running, chmod, is_root, names, skip, snapshot, stat};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -132,7 +132,7 @@ fn a_directory_on_the_way_may_be_a_symlink() {
     let link = other.path().join("run");
     symlink(site.dir.path(), &link).expect("symlink");
     let path = link.join("x.lease");
-    Run::new("claim").arg(&path).args(["--owner", &site.owner.pid()]).ok();
+    Run::new("claim").arg(&path).args(["--owner", &site.owner.id()]).ok();
     site.is(0, "held", "process-running");
 }
 
@@ -399,10 +399,10 @@ fn a_path_that_names_a_directory_is_refused() {
 #[test]
 fn a_name_may_have_219_bytes() {
     let dir = dir();
-    let owner = Owner::start();
+    let owner = Running::idle();
     let path = dir.path().join("n".repeat(219));
     let run = |verb: &str| Run::new(verb).arg(&path);
-    let token = run("claim").args(["--owner", &owner.pid()]).ok();
+    let token = run("claim").args(["--owner", &owner.id()]).ok();
     let token = ["--token", token.trim_end()];
     run("note").args(token).arg("a=b").ok();
     run("release").args(token).ok();
@@ -437,10 +437,10 @@ fn a_name_may_hold_anything() {
         "\u{202e}\u{1f512}".as_bytes(),
     ] {
         let dir = dir();
-        let owner = Owner::start();
+        let owner = Running::idle();
         let name = OsStr::from_bytes(name);
         let run = |verb: &str, words: &[&str]| Run::new(verb).dir(dir.path()).args(words).arg("--").arg(name);
-        let token = run("claim", &["--owner", &owner.pid()]).ok();
+        let token = run("claim", &["--owner", &owner.id()]).ok();
         let token = token.trim_end();
         assert!(
             run("judge", &[]).ok().starts_with("held\tprocess-running\t"),
@@ -460,7 +460,7 @@ mod signals {
 
     #[test]
     fn end_a_waiting_claim_at_once_and_leave_nothing() {
-        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             let site = Site::new();
             site.claimed();
             let before = snapshot(site.dir.path());
@@ -468,7 +468,7 @@ mod signals {
             waiting.says("waiting for");
             waiting.signal(signal);
             let done = waiting.end();
-            assert_eq!(done.signal(), Some(signal.as_raw()));
+            assert_eq!(done.signal(), Some(signal as i32));
             at_once(&done);
             done.prints_nothing();
             assert_eq!(snapshot(site.dir.path()), before);
@@ -581,11 +581,10 @@ mod planted {
         std::fs::write(dir.join(RIVAL), next).expect("write");
         forge(&dir.join(RIVAL), &[("seq", 3.into())]);
         symlink(RIVAL, dir.join(".x.lease.ballot-3")).expect("symlink");
-        let claim = site.claim().arg("--give-way").start();
+        let mut claim = site.claim().arg("--give-way").start();
         // Its own temp file is there, and it sleeps: it waits for the rival.
-        let stat = format!("/proc/{}/stat", claim.pid());
-        let sleeps = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
-        while site.names().len() < 4 || !sleeps() {
+        let pid = claim.pid();
+        while site.names().len() < 4 || stat(pid).is_none_or(|(state, _)| state != 'S') {
             assert!(!claim.has_ended(), "it has not waited");
         }
         std::fs::rename(dir.join(RIVAL), &site.path).expect("rename");
@@ -673,13 +672,7 @@ mod mounts {
             .args(["mount", "-t", "tmpfs", "t", "/mnt"])
             .done();
         if !may.status.success() {
-            let why = may.stderr.trim();
-            assert!(
-                std::env::var_os("LEASEHOLD_REQUIRE_NAMESPACES").is_none_or(|value| value != "1"),
-                "mount namespaces are required: {why}"
-            );
-            println!("SKIP: no mount namespace for this user: {why}");
-            return;
+            return skip(&format!("no mount namespace for this user: {}", may.stderr.trim()));
         }
         const PRELUDE: &str = r#"
             set -eu

@@ -155,7 +155,7 @@ impl Race<'_> {
                 break status;
             }
             if kill_in.take().is_some() || self.is_wedged() {
-                support::signal(&child, rustix::process::Signal::KILL);
+                support::signal(&child, nix::sys::signal::Signal::SIGKILL);
             }
         };
         let mut said = String::new();

@@ -5,15 +5,14 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::host::{Host, initial, other_users, possible};
-use support::{Answer, LEASEHOLD, eventually, skip, snapshot};
+use support::host::{Host, claim, initial, other_users, possible};
+use support::{Answer, LEASEHOLD, NOBODY, chmod, edit, eventually, skip, snapshot, verdict};
 
 const MACHINE: &str = "0123456789abcdef0123456789abcdef";
 const OTHER_MACHINE: &str = "fedcba9876543210fedcba9876543210";
@@ -28,7 +27,7 @@ struct Shared {
 impl Shared {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        chmod(dir.path(), 0o777);
         Self { dir }
     }
 
@@ -42,28 +41,8 @@ impl Shared {
 
     /// Changes the record by hand.
     fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, Value>)) {
-        let text = fs::read_to_string(self.lease()).unwrap();
-        let (first, rest) = text.split_once('\n').unwrap();
-        let mut owner: Value = serde_json::from_str(first).unwrap();
-        change(owner.as_object_mut().unwrap());
-        fs::write(self.lease(), format!("{owner}\n{rest}")).unwrap();
+        edit(self.lease(), change);
     }
-}
-
-fn claim(host: &Host, lease: &str, pid: i32) -> String {
-    host.leasehold(&format!("claim {lease} --owner {pid}")).ok()
-}
-
-/// Which verdict, and why; the exit code must agree.
-#[track_caller]
-fn verdict(answer: &Answer) -> String {
-    let fields: Vec<&str> = answer.stdout.split('\t').collect();
-    assert!(fields.len() == 5, "a tab line: {answer:?}");
-    let code = ["held", "dead", "undetermined", "free", "lapsed"]
-        .iter()
-        .position(|word| *word == fields[0]);
-    assert_eq!(code, usize::try_from(answer.code).ok(), "{answer:?}");
-    fields[..2].join("/")
 }
 
 fn judge(host: &Host, lease: &str) -> String {
@@ -72,7 +51,7 @@ fn judge(host: &Host, lease: &str) -> String {
 
 /// What the command says to a person about a record.
 fn sentence(host: &Host, lease: &str) -> String {
-    let json: Value = serde_json::from_str(&host.leasehold(&format!("judge --json {lease}")).stdout).unwrap();
+    let json = host.leasehold(&format!("judge --json {lease}")).json();
     json["sentence"].as_str().unwrap().to_owned()
 }
 
@@ -629,8 +608,7 @@ fn another_users_process_holds_as_anyones() {
         return;
     }
     let host = Host::named("node").start();
-    let others = "setpriv --reuid=65534 --regid=65534 --clear-groups cat";
-    let others: Vec<&str> = others.split(' ').collect();
+    let others: Vec<&str> = NOBODY.split(' ').chain(["cat"]).collect();
     for owner in [host.spawn(), host.spawn_command(&others)] {
         let shared = Shared::new();
         claim(&host, &shared.lease(), owner.pid);

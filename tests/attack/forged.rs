@@ -6,7 +6,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use serde_json::{Value, json};
 
 use crate::place::{GROUP, OTHER, Place, TOKEN, USER, each, possible, token};
-use crate::support::{Run, forge, thread_id};
+use crate::support::call::{Run, forge, thread_id};
+use crate::support::{snapshot, stat};
 
 #[test]
 fn of_processes_that_are_none_or_everybodys() {
@@ -38,7 +39,7 @@ fn of_processes_that_are_none_or_everybodys() {
             Some(..=1) => vec![USER],
             _ => vec![USER, 0],
         };
-        let start = pid.as_i64().and_then(|pid| start(&pid.to_string()));
+        let start = pid.as_i64().and_then(stat).map(|(_, start)| start);
         let put = |key: &str, value: &Value| {
             place.put(OTHER, &place.record_of(place.sentinel(OTHER)));
             forge(&place.path(), &[("pidfd", Value::Null), (key, value.clone())]);
@@ -54,11 +55,6 @@ fn of_processes_that_are_none_or_everybodys() {
         place.plant("bare.pid", pid.to_string());
         place.every_verb_as(&users);
     });
-}
-
-fn start(pid: &str) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
 /// The very process that looks.
@@ -298,12 +294,12 @@ fn files_of_other_programs() {
     ] {
         std::os::unix::fs::symlink(target, place.beside(name)).expect("symlink");
     }
-    let before: Vec<_> = crate::support::snapshot(&place.shared())
+    let before: Vec<_> = snapshot(&place.shared())
         .into_iter()
         .filter(|(name, _)| name != ".")
         .collect();
     place.every_verb();
-    let after = crate::support::snapshot(&place.shared());
+    let after = snapshot(&place.shared());
     for (name, look) in before {
         assert_eq!(after.get(&name), Some(&look), "{name:?}");
     }

@@ -9,7 +9,7 @@ mod beside;
 mod crowd;
 mod forged;
 mod place;
-#[path = "../command/support.rs"]
+#[path = "../support/mod.rs"]
 mod support;
 mod terminal;
 mod writers;

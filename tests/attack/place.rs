@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::Command;
 use std::time::Duration;
 
 use leasehold::identity::{Host, Process};
@@ -15,7 +13,8 @@ use leasehold::{Pid, Record, Token};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::support::{Done, LEASEHOLD, Run, is_root};
+use crate::support::call::{Done, Run, is_harmless};
+use crate::support::{LEASEHOLD, Running, chmod, clean, eventually, in_parallel, is_root, skip};
 
 /// Whose lease it is, and who plants. Numbers that nobody has.
 pub const USER: u32 = 64_001;
@@ -34,20 +33,14 @@ pub fn possible() -> bool {
     if is_root() && mounts().is_ok_and(|output| output.status.success()) {
         return true;
     }
-    let why = "only root, with mounts of its own, can be two other users and make devices";
-    if std::env::var_os("LEASEHOLD_REQUIRE_NAMESPACES").is_some_and(|value| value == "1") {
-        panic!("LEASEHOLD_REQUIRE_NAMESPACES is set, and {why}");
-    }
-    // Not by eprintln!, which the test harness keeps to itself.
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIP {name}: {why}");
+    skip("only root, with mounts of its own, can be two other users and make devices");
     false
 }
 
 pub struct Place {
     root: tempfile::TempDir,
     /// Processes of root, of the user and of the other, of which nobody may signal the first two.
-    sentinels: Vec<Child>,
+    sentinels: [Running; 3],
     outside: BTreeMap<PathBuf, Look>,
 }
 
@@ -80,34 +73,24 @@ impl Place {
         for name in ["shared", "outside", "bin"] {
             fs::create_dir(at(name)).expect("a directory");
         }
-        fs::set_permissions(at("shared"), fs::Permissions::from_mode(0o777)).expect("chmod");
+        chmod(at("shared"), 0o777);
         // The build directory may be closed to others. Copied by another process: what is open for writing cannot be run,
         // and other threads fork.
         run("cp", &[LEASEHOLD.as_ref(), at("bin/leasehold").as_os_str()]);
         chown(at("outside"), Some(USER), Some(USER)).expect("chown");
         let sentinels = [0, USER, OTHER].map(|uid| {
-            let mut command = Command::new("setpriv");
-            command.args([
-                &format!("--reuid={uid}"),
-                &format!("--regid={uid}"),
-                "--clear-groups",
-                "sleep",
-                "1000",
-            ]);
-            command.spawn().expect("setpriv(1)")
+            let user = [format!("--reuid={uid}"), format!("--regid={uid}")];
+            Running::start(clean("setpriv").args(user).args(["--clear-groups", "sleep", "1000"]))
         });
         let mut place = Self {
             root,
-            sentinels: sentinels.into(),
+            sentinels,
             outside: BTreeMap::new(),
         };
-        let become_sleep = |child: &Child| {
-            let name = format!("/proc/{}/comm", child.id());
-            while fs::read_to_string(&name).is_ok_and(|name| name != "sleep\n") {
-                std::thread::yield_now();
-            }
-        };
-        place.sentinels.iter().for_each(become_sleep);
+        for sentinel in &place.sentinels {
+            let name = format!("/proc/{}/comm", sentinel.id());
+            eventually("it is sleep(1)", || fs::read_to_string(&name).unwrap() == "sleep\n");
+        }
         fs::write(place.outside("secret"), "untouched").expect("write");
         fs::write(place.outside("pid"), place.sentinel(USER).to_string()).expect("write");
         place.put_at(
@@ -145,7 +128,7 @@ impl Place {
             .iter()
             .position(|known| *known == uid)
             .expect("one of each");
-        Pid::new(self.sentinels[at].id().into()).expect("a pid")
+        self.sentinels[at].pid()
     }
 
     /// A record of this host that names a process as it is.
@@ -191,7 +174,7 @@ impl Place {
         let device = rustix::fs::makedev(major, minor);
         mknodat(CWD, &path, kind, Mode::from_raw_mode(0o666), device).expect("mknod");
         // It is made with the umask.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("chmod");
+        chmod(&path, 0o666);
         path
     }
 
@@ -273,10 +256,6 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for child in &mut self.sentinels {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
         run("umount", &["--lazy".as_ref(), self.root.path().as_os_str()]);
     }
 }
@@ -286,18 +265,8 @@ fn run(program: &str, words: &[&OsStr]) {
     assert!(status.success(), "{program} {words:?}");
 }
 
-/// Several at once: most of their time is waiting for processes.
 pub fn each<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    test(case);
-                }
-            });
-        }
-    });
+    in_parallel(4, cases, test);
 }
 
 /// Codes of the table, and what `run` adds to them.
@@ -356,18 +325,6 @@ const CHANGES: &[&[&str]] = &[
     &["run", "--dir", "DIR", "--key", "../x", "--", "true"],
     &["break", "PATH", "--token", TOKEN, "--reason", "r", "--yes", "--json"],
 ];
-
-#[track_caller]
-pub fn is_harmless(output: &str) {
-    let drives = |char: char| {
-        let marks = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
-        char.is_control() && !matches!(char, '\n' | '\t')
-            || ('\u{202a}'..='\u{202e}').contains(&char)
-            || ('\u{2066}'..='\u{2069}').contains(&char)
-            || marks.contains(&char)
-    };
-    assert_eq!(output.chars().find(|char| drives(*char)), None, "{output:?}");
-}
 
 fn looks(dir: &Path) -> BTreeMap<PathBuf, Look> {
     let mut found = BTreeMap::new();

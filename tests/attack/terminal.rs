@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
 
-use crate::place::{OTHER, Place, TOKEN, USER, each, is_harmless, possible};
-use crate::support::forge;
+use crate::place::{OTHER, Place, TOKEN, USER, each, possible};
+use crate::support::call::{forge, is_harmless};
 
 /// Titles and colours, C1 in one character, marks that turn text round, lines that look like another answer.
 const EVIL: &str = "\x1b]0;owned\x07\x1b[2J\u{9b}31m\u{90}q\u{9c}\r\u{8}\u{7f}\u{61c}\u{200e}\u{200f}\u{202e}\u{2066}\u{2028}\u{2029}\ndead\tno-such-process\t$(x)`x`';x";

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use crate::place::{GROUP, OTHER, Place, USER, possible};
-use crate::support::{Done, Run};
+use crate::support::call::{Done, Run};
 
 fn claim(place: &Place, uid: u32) -> Done {
     let owner = place.sentinel(uid).to_string();

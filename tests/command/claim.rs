@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Owner, Run, Site, ended_pid, snapshot, thread_id};
+use crate::support::call::{Run, Site, thread_id};
+use crate::support::{Running, ended_pid, snapshot};
 
 const SCRIPT: &str = r#"
 token=$("$LEASEHOLD" claim x.lease --owner $$) || exit
@@ -64,10 +65,10 @@ fn held_is_5_and_says_by_whom_since_when_and_what_to_do() {
     let refused = site.claim().exits(5);
     refused.prints_nothing().says(&[
         &format!("{} is held (process-running)", site.path.display()),
-        &format!("owner  {host} pid {}", site.owner.pid()),
+        &format!("owner  {host} pid {}", site.owner.id()),
         "epoch 1",
         &format!("since {since}"),
-        "sleep 600",
+        "sleep 1000",
         "next   wait for process",
     ]);
     assert_eq!(snapshot(site.dir.path()), before);
@@ -100,7 +101,7 @@ fn undetermined_is_2_and_says_whom_to_ask() {
 #[test]
 fn a_legacy_pid_file_is_no_free_lease() {
     let site = Site::new();
-    for text in [ended_pid() + "\n", site.owner.pid()] {
+    for text in [ended_pid() + "\n", site.owner.id()] {
         std::fs::write(&site.path, &text).expect("write");
         site.claim()
             .exits(2)
@@ -142,7 +143,7 @@ fn in_doubt_is_7_unless_accepted() {
     let mut site = Site::new();
     let token = site.claimed();
     site.holder("note", &token).arg("intent=push the branch").ok();
-    std::mem::replace(&mut site.owner, Owner::start()).end();
+    site.end_owner();
     site.is(1, "dead", "no-such-process");
     // It is no matter of waiting.
     let refused = site.claim().args(["--wait", "60s"]).exits(7);
@@ -206,18 +207,18 @@ fn a_wait_is_bounded_and_names_the_holder_once() {
 fn a_waiting_claim_wakes_when_the_holder_ends() {
     let mut site = Site::new();
     site.claimed();
-    let heir = Owner::start();
+    let heir = Running::idle();
     let mut waiting = Run::new("claim")
         .arg(&site.path)
-        .args(["--owner", &heir.pid(), "--wait", "60s", "--json"])
+        .args(["--owner", &heir.id(), "--wait", "60s", "--json"])
         .start();
     waiting.says("waiting for");
     let ended = Instant::now();
-    std::mem::replace(&mut site.owner, Owner::start()).end();
+    site.end_owner();
     let done = waiting.end();
     assert!(ended.elapsed() < Duration::from_secs(10), "{:?}", ended.elapsed());
     assert_eq!(done.expect_code(0).json()["epoch"], 2);
-    assert_eq!(site.field("pid"), heir.pid());
+    assert_eq!(site.field("pid"), heir.id());
 }
 
 #[test]
@@ -312,7 +313,7 @@ mod binds {
 
     fn bound() -> Site {
         let site = Site::new();
-        write_pid(&site, &site.owner.pid());
+        write_pid(&site, &site.owner.id());
         site
     }
 
@@ -326,14 +327,14 @@ mod binds {
         site.claim().args(["--binds", "x.pid"]).ok();
         assert_eq!(site.field("binds"), "x.pid");
         site.is(0, "held", "process-running");
-        let stranger = Owner::start();
-        write_pid(&site, &format!("{}\n", stranger.pid()));
+        let stranger = Running::idle();
+        write_pid(&site, &format!("{}\n", stranger.id()));
         site.is(2, "undetermined", "payload-mismatch");
-        let both = format!("x.pid names {}, the record {}", stranger.pid(), site.owner.pid());
+        let both = format!("x.pid names {}, the record {}", stranger.id(), site.owner.id());
         site.claim().exits(2).says(&["(payload-mismatch)", &both]);
         assert_eq!(
             std::fs::read_to_string(site.dir.path().join("x.pid")).expect("read"),
-            format!("{}\n", stranger.pid()),
+            format!("{}\n", stranger.id()),
             "the pid file is another program's"
         );
     }
@@ -350,7 +351,7 @@ mod binds {
         write_pid(&site, "1\n");
         bind()
             .exits(64)
-            .says(&[&format!("{file} names 1"), &format!("the owner {}", site.owner.pid())]);
+            .says(&[&format!("{file} names 1"), &format!("the owner {}", site.owner.id())]);
         assert_eq!(site.names(), ["x.pid"]);
     }
 
@@ -360,7 +361,7 @@ mod binds {
         site.claim().args(["--binds", "x.pid"]).ok();
         std::fs::remove_file(site.dir.path().join("x.pid")).expect("remove");
         site.is(2, "undetermined", "payload-mismatch");
-        std::mem::replace(&mut site.owner, Owner::start()).end();
+        site.end_owner();
         site.is(1, "dead", "no-such-process");
         assert_eq!(site.claim().arg("--json").json()["epoch"], 2);
     }
@@ -370,14 +371,14 @@ mod binds {
     fn after_a_crash_the_next_owner_binds_the_same_file() {
         let mut site = bound();
         site.claim().args(["--binds", "x.pid"]).ok();
-        let next = Owner::start();
-        write_pid(&site, &next.pid());
+        let next = Running::idle();
+        write_pid(&site, &next.id());
         let last = std::mem::replace(&mut site.owner, next);
         site.claim()
             .args(["--binds", "x.pid"])
             .exits(5)
             .says(&["the recorded process is running on this host"]);
-        last.end();
+        drop(last);
         site.is(2, "undetermined", "payload-mismatch");
         site.claim().exits(2).says(&["(payload-mismatch)"]);
         assert_eq!(site.claim().args(["--json", "--binds", "x.pid"]).json()["epoch"], 2);

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Owner, Run, Site, ended_pid, snapshot, thread_id};
+use crate::support::call::{Run, Site, thread_id};
+use crate::support::{Running, chmod, ended_pid, snapshot};
 
 const OTHER: &str = "0123456789abcdef0123456789abcdef";
 const HOLDERS: [(&str, &[&str]); 5] = [
@@ -25,7 +26,7 @@ fn every_verb_of_the_holder_is_6_for_another_token_and_changes_nothing() {
         lost.prints_nothing()
             .says(&["is lost", "the record carries another token, of epoch 1"])
             .says(&[
-                &format!("process {} of ", site.owner.pid()),
+                &format!("process {} of ", site.owner.id()),
                 " has it since ",
                 "next   write nothing more",
             ]);
@@ -77,7 +78,7 @@ fn the_token_comes_from_the_environment_too() {
     run("renew").ok();
     run("note").arg("phase=serving").ok();
     assert_eq!(site.field("phase"), "serving");
-    run("hand-over").args(["--to", &site.owner.pid()]).ok();
+    run("hand-over").args(["--to", &site.owner.id()]).ok();
     run("release").ok();
     site.is(3, "free", "ended");
 }
@@ -217,11 +218,11 @@ fn release_notes_an_outcome_and_never_pretends_to() {
 fn hand_over_names_another_process_of_the_same_claim() {
     let mut site = Site::new();
     let token = site.claimed();
-    let heir = Owner::start();
+    let heir = Running::idle();
     let hand = |to: &str| site.holder("hand-over", &token).args(["--to", to]);
-    hand(&site.owner.pid()).ok();
-    assert_eq!(hand(&heir.pid()).ok(), "");
-    assert_eq!(site.field("pid"), heir.pid());
+    hand(&site.owner.id()).ok();
+    assert_eq!(hand(&heir.id()).ok(), "");
+    assert_eq!(site.field("pid"), heir.id());
     assert_eq!(site.holder("verify", &token).ok(), "1\n");
 
     let before = snapshot(site.dir.path());
@@ -232,9 +233,9 @@ fn hand_over_names_another_process_of_the_same_claim() {
     assert_eq!(snapshot(site.dir.path()), before);
 
     // The lease follows the heir, not the first owner.
-    std::mem::replace(&mut site.owner, Owner::start()).end();
+    site.end_owner();
     site.is(0, "held", "process-running");
-    heir.end();
+    drop(heir);
     site.is(1, "dead", "no-such-process");
 }
 
@@ -245,7 +246,7 @@ fn hand_over_is_refused_while_a_keeper_is_recorded() {
     site.forge(&[("keeper", json!({"pid": 1, "start": 1}))]);
     let refused = site
         .holder("hand-over", &token)
-        .args(["--to", &site.owner.pid()])
+        .args(["--to", &site.owner.id()])
         .exits(64);
     refused.says(&["a keeper is recorded"]);
 }
@@ -298,7 +299,7 @@ fn note_says_what_it_cannot_note() {
         let refused = note().args(["a=1", &format!("{key}=1")]).exits(64);
         refused.says(&["the field `", why, "choose another name"]);
         let free = site.dir.path().join("free.lease");
-        let claim = Run::new("claim").arg(&free).args(["--owner", &site.owner.pid()]);
+        let claim = Run::new("claim").arg(&free).args(["--owner", &site.owner.id()]);
         claim.args(["--set", &format!("{key}=1")]).exits(64).says(&[why]);
         assert!(!free.exists());
     }
@@ -326,7 +327,7 @@ fn changes_keep_the_mode_of_the_record() {
     use std::os::unix::fs::PermissionsExt;
     let site = Site::new();
     let token = site.claimed();
-    std::fs::set_permissions(&site.path, std::fs::Permissions::from_mode(0o640)).expect("chmod");
+    chmod(&site.path, 0o640);
     site.holder("renew", &token).ok();
     let mode = site.path.metadata().expect("stat").permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::support::{FOREIGN, Owner, Run, Site, Unprivileged, chmod, ended_pid, has_a_machine_id, is_root, snapshot};
+use crate::support::call::{FOREIGN, Run, Site, Unprivileged, has_a_machine_id};
+use crate::support::{Running, chmod, ended_pid, is_root, snapshot};
 
 #[test]
 fn each_verdict_has_its_code_and_changes_nothing() {
@@ -44,7 +45,7 @@ fn a_line_has_five_fields() {
     let path = site.path.display();
     assert_eq!(
         line,
-        format!("held\tprocess-running\t{host}\t{}\t{path}\n", site.owner.pid())
+        format!("held\tprocess-running\t{host}\t{}\t{path}\n", site.owner.id())
     );
     std::fs::write(&site.path, "4242\n").expect("write");
     let line = site.run("judge").exits(2).stdout;
@@ -69,7 +70,7 @@ fn a_json_judgement_answers_the_four_questions() {
     ] {
         assert_eq!(judgement[key], value, "{key}");
     }
-    assert_eq!(judgement["owner"]["pid"].to_string(), site.owner.pid());
+    assert_eq!(judgement["owner"]["pid"].to_string(), site.owner.id());
     assert_eq!(judgement["observer"]["boot"], judgement["owner"]["boot"]);
     assert!(judgement["next"].as_str().expect("a next step").contains("wait"));
     assert_eq!(judgement["path_base64"], json!(null));
@@ -162,7 +163,7 @@ fn a_path_that_is_no_utf8_is_given_in_base64_too() {
     let odd = site.dir.path().join(OsStr::from_bytes(b"\xff.lease"));
     let claimed = Run::new("claim")
         .arg(&odd)
-        .args(["--owner", &site.owner.pid(), "--json"])
+        .args(["--owner", &site.owner.id(), "--json"])
         .json();
     let judgement = Run::new("judge").arg(&odd).arg("--json").json();
     for object in [claimed, judgement] {
@@ -190,8 +191,8 @@ fn saved_facts_give_the_same_verdict_anywhere() {
             assert_eq!(saved.json()[key], again.json()[key], "{key}");
         }
         // What they say outlives the process that they tell of.
-        let owner = Owner::start();
-        std::mem::drop(site.owner);
+        let owner = Running::idle();
+        drop(site.owner);
         let replayed = Run::new("judge").arg("--replay").arg(&facts).done();
         assert_eq!(replayed.status.code(), saved.status.code());
         drop(owner);
@@ -246,7 +247,7 @@ fn observing_tells_a_lapse_and_a_renewal() {
     let renewed = Site::new();
     let token = renewed.claim().args(["--ttl", "1h"]).ok().trim_end().to_owned();
     renewed.make_foreign();
-    let watching = renewed.run("judge").args(["--observe", "90s", "--json"]).start();
+    let mut watching = renewed.run("judge").args(["--observe", "90s", "--json"]).start();
     while !watching.has_ended() {
         renewed.holder("renew", &token).ok();
     }

@@ -6,4 +6,5 @@ mod holder;
 mod judge;
 mod output;
 mod show;
+#[path = "../support/mod.rs"]
 mod support;

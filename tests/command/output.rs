@@ -2,7 +2,8 @@
 
 use std::process::Stdio;
 
-use crate::support::{LEASEHOLD, Run, Site, has_a_machine_id};
+use crate::support::LEASEHOLD;
+use crate::support::call::{Run, Site, has_a_machine_id, is_harmless};
 
 const VERBS: [&str; 9] = [
     "claim",
@@ -18,14 +19,6 @@ const VERBS: [&str; 9] = [
 
 /// Sets the title of a terminal, turns it red, and in the one-character form of CSI again; then text that reads backwards.
 const HOSTILE: &str = "\x1b]0;owned\x07\x1b[31m\u{9b}31m\r\u{8}\u{202e}txt";
-
-#[track_caller]
-fn is_harmless(output: &str) {
-    let odd = output
-        .chars()
-        .find(|&char| char.is_control() && !matches!(char, '\n' | '\t') || ('\u{202a}'..='\u{202e}').contains(&char));
-    assert_eq!(odd, None, "{output:?}");
-}
 
 #[test]
 fn what_a_record_says_does_not_drive_a_terminal() {
@@ -73,7 +66,7 @@ fn what_a_record_says_does_not_drive_a_terminal() {
 fn what_a_path_says_does_not_drive_a_terminal() {
     let site = Site::new();
     let path = site.dir.path().join(HOSTILE.replace('/', ""));
-    let owner = site.owner.pid();
+    let owner = site.owner.id();
     let claim = || Run::new("claim").arg(&path).args(["--owner", &owner]);
     claim().ok();
     let refused = claim().exits(5);
@@ -88,7 +81,7 @@ fn what_a_path_says_does_not_drive_a_terminal() {
 fn a_backslash_is_escaped_once() {
     let site = Site::new();
     let path = site.dir.path().join(r"a\b");
-    let owner = site.owner.pid();
+    let owner = site.owner.id();
     let claim = || Run::new("claim").arg(&path).args(["--owner", &owner]);
     claim().ok();
     assert!(Run::new("judge").arg(&path).ok().ends_with("/a\\\\b\n"));
@@ -119,7 +112,7 @@ fn on_a_terminal_judge_writes_for_people() {
     for part in [
         &format!("{path}: held (process-running)\n"),
         "the recorded process is running on this host\n",
-        &format!("pid {}", site.owner.pid()),
+        &format!("pid {}", site.owner.id()),
         "  next      wait for process",
     ] {
         assert!(text.contains(part), "no {part} in {text}");

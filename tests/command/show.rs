@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::{Run, Site, ended_pid};
+use crate::support::call::{Run, Site};
+use crate::support::ended_pid;
 
 #[test]
 fn show_prints_a_field_and_nothing_else() {
@@ -11,7 +12,7 @@ fn show_prints_a_field_and_nothing_else() {
     let show = |name: &str| site.run("show").args(["--field", name]).ok();
     assert_eq!(show("epoch"), "1\n");
     assert_eq!(show("ttl"), "60\n");
-    assert_eq!(show("pid"), site.owner.pid() + "\n");
+    assert_eq!(show("pid"), site.owner.id() + "\n");
     assert_eq!(show("note"), "two\nlines\n", "a script gets it as it is");
     let json = |name: &str| site.run("show").args(["--json", "--field", name]).ok();
     assert_eq!(json("note"), "\"two\\nlines\"\n");
@@ -68,7 +69,7 @@ fn what_cannot_be_shown_has_a_code_and_a_reason() {
 fn id_prints_what_a_claim_would_write() {
     let site = Site::new();
     site.claimed();
-    let id = Run::new("id").args(["--json", "--owner", &site.owner.pid()]).done();
+    let id = Run::new("id").args(["--json", "--owner", &site.owner.id()]).done();
     let id = id.expect_code(0).json();
     let shown = site.run("show").arg("--json").json();
     for key in [

@@ -1,22 +1,17 @@
 //! Filesystems that a program answers for: sshfs, to an SFTP server on this machine, and without parts of the protocol.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
 use super::Said;
 use super::support::host::{Host, initial, possible};
-use super::support::{clean, directory, eventually, names};
+use super::support::{clean, directory, eventually, names, skip_for};
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
-/// Says why nothing is proven here, or fails where it has to be.
 fn skip(why: &str) {
-    if std::env::var_os("LEASEHOLD_REQUIRE_FUSE").is_some_and(|value| value == "1") {
-        panic!("LEASEHOLD_REQUIRE_FUSE is set, and {why}");
-    }
-    let _ = writeln!(std::io::stderr(), "SKIP fuse: {why}");
+    skip_for("LEASEHOLD_REQUIRE_FUSE", why);
 }
 
 /// A host with `dir/mnt` as sshfs shows `dir/store`. It has its pids for itself, and the mount ends with it.

@@ -21,10 +21,9 @@ struct Said {
 impl From<Answer> for Said {
     #[track_caller]
     fn from(answer: Answer) -> Self {
-        let json = serde_json::from_str(&answer.stdout).unwrap_or_else(|error| panic!("{error}: {answer:?}"));
         Self {
             code: answer.code,
-            json,
+            json: answer.json(),
         }
     }
 }

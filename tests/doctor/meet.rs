@@ -1,11 +1,12 @@
 //! Hosts that meet, in namespaces of one machine: other names, machine ids and boot ids over one filesystem.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 
 use super::Said;
 use super::support::host::{Host, initial, possible};
@@ -15,11 +16,7 @@ use super::support::{Answer, LEASEHOLD, clean, directory, eventually, names, sig
 fn comes(host: &Host, dir: &Path, more: &[&str]) -> Child {
     let mut command = host.command(LEASEHOLD);
     command.arg("doctor").arg(dir).args(["--meet", "tuesday"]).args(more);
-    let piped = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    piped.spawn().unwrap()
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn ends(child: Child) -> Answer {
@@ -28,7 +25,7 @@ fn ends(child: Child) -> Answer {
 
 /// Whether a file of the meeting says this.
 fn is_said(dir: &Path, what: &str) -> bool {
-    let inside = |name: &String| {
+    let inside = |name: &OsString| {
         let files = fs::read_dir(dir.join(name)).into_iter().flatten().flatten();
         files
             .map(|file| fs::read_to_string(file.path()).unwrap_or_default())
@@ -36,7 +33,7 @@ fn is_said(dir: &Path, what: &str) -> bool {
     };
     names(dir)
         .iter()
-        .filter(|name| name.starts_with(".leasehold-meeting-"))
+        .filter(|name| name.to_string_lossy().starts_with(".leasehold-meeting-"))
         .any(inside)
 }
 
@@ -97,7 +94,7 @@ fn a_third_may_join_where_others_had_died() {
     for host in &hosts[..2] {
         let mut child = comes(host, dir.path(), &[]);
         eventually("it waits", || is_said(dir.path(), host.boot_id()));
-        signal(&child, Signal::KILL);
+        signal(&child, Signal::SIGKILL);
         child.wait().unwrap();
     }
     let all = hosts.each_ref().map(|host| comes(host, dir.path(), &[]));
@@ -180,7 +177,7 @@ fn one_leaves() {
         .unwrap();
     let other = comes(&b, dir.path(), &[]);
     eventually("both have begun", || is_said(dir.path(), "\"create 0.0\":"));
-    signal(&one, Signal::TERM);
+    signal(&one, Signal::SIGTERM);
     assert_eq!(one.wait().unwrap().signal(), Some(15));
     let other = ends(other);
     assert_eq!(other.code, 75, "{other:?}");

@@ -1,17 +1,20 @@
 //! The way in for a pid file that other programs read: a second file, bound to it.
 
+use std::ffi::OsStr;
+
 use leasehold::identity::Process;
 
 use crate::leasehold;
+use crate::records::*;
 use crate::support::*;
 
 #[test]
 fn a_running_process_is_adopted_as_it_is_now() {
     let (dir, owner, stranger) = (Dir::new(), Running::idle(), Running::idle());
-    let pid = owner.pid().to_string();
+    let pid = owner.id();
     let file = dir.write("x.pid", format!("{pid}\n"));
     let lease = dir.file("x.pid.lease");
-    let before = dir.snapshot();
+    let before = snapshot(dir.path());
     let claim = |pid: &str| {
         leasehold!(
             "claim",
@@ -24,10 +27,10 @@ fn a_running_process_is_adopted_as_it_is_now() {
             "role=bridge"
         )
     };
-    let other = claim(&stranger.pid().to_string());
+    let other = claim(&stranger.id());
     assert_eq!(other.code, 64, "FILE names another: {other:?}");
     assert!(other.stderr.contains(&format!("names {pid}")), "{other:?}");
-    assert_eq!(dir.snapshot(), before);
+    assert_eq!(snapshot(dir.path()), before);
 
     assert_eq!(claim(&pid).code, 0);
     let record = read(&lease);
@@ -42,8 +45,8 @@ fn a_running_process_is_adopted_as_it_is_now() {
         (Some(process.pid), Some(process.start))
     );
     assert_eq!(
-        dir.snapshot()[0],
-        before[0],
+        snapshot(dir.path())[OsStr::new("x.pid")],
+        before[OsStr::new("x.pid")],
         "the pid file keeps its bytes, and its inode"
     );
     assert_eq!(
@@ -58,7 +61,7 @@ fn a_running_process_is_adopted_as_it_is_now() {
     assert_eq!((judged.code, &object["reason"]), (2, &"payload-mismatch".into()));
     let sentence = object["sentence"].as_str().unwrap();
     assert!(
-        sentence.contains(&pid) && sentence.contains(&stranger.pid().to_string()),
+        sentence.contains(&pid) && sentence.contains(&stranger.id()),
         "both: {sentence}"
     );
     assert_eq!(leasehold!("stop", &lease).code, 2, "and nobody is ended on that");
@@ -73,7 +76,7 @@ fn nobody_is_adopted_who_does_not_run_here() {
     assert_eq!(missing.code, 64);
     assert!(missing.stderr.contains("does not exist"), "{missing:?}");
     let mut gone = Running::idle();
-    let pid = gone.pid().to_string();
+    let pid = gone.id();
     gone.kill();
     dir.write("x.pid", format!("{pid}\n"));
     let answer = claim(&pid);

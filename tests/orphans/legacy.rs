@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::time::SystemTime;
 
-use leasehold::clock::{BootClock, Clock};
 use leasehold::facts::{Facts, LegacyFacts, ProcessFacts, RecordFacts, RecordState};
 use leasehold::identity::{Host, Process};
 use leasehold::legacy::{Content, FAMILIES, recognise};
@@ -12,6 +11,7 @@ use leasehold::{Pid, Reason, Verdict};
 use serde_json::{Value, json};
 
 use crate::leasehold;
+use crate::records::*;
 use crate::support::*;
 
 const RANDOM: &str = "0123456789abcdef0123456789abcdef";
@@ -144,7 +144,7 @@ fn a_name_proves_nothing() {
     dir.write("same", lease(ticks));
     dir.write("other", lease(ticks - 1));
     dir.write("bare", format!("{pid}\n"));
-    let before = dir.snapshot();
+    let before = snapshot(dir.path());
     let objects = leasehold!("scan", dir.path(), "--legacy", "--json").objects();
     let of = |name: &str| -> &Value {
         let found = objects.iter().find(|object| object["path"] == json!(dir.file(name)));
@@ -175,13 +175,14 @@ fn a_name_proves_nothing() {
         assert_eq!(alone.objects()[0]["sentence"], of(name)["sentence"]);
     }
     let me = std::process::id().to_string();
-    for (path, ..) in &before {
+    for name in names(dir.path()) {
+        let path = &dir.path().join(name);
         assert_eq!(leasehold!("claim", path, "--owner", &me).code, 2, "{}", path.display());
         assert_eq!(leasehold!("stop", path).code, 2);
         assert_eq!(leasehold!("show", path).code, 2);
     }
     assert_eq!(leasehold!("settle", dir.path()).code, 0);
-    assert_eq!(dir.snapshot(), before, "never written, never removed");
+    assert_eq!(snapshot(dir.path()), before, "never written, never removed");
     assert_eq!(
         leasehold!("scan", dir.path()).stdout,
         "",
@@ -240,7 +241,7 @@ fn dead_only_where_the_host_is_proven_some_other_way() {
 }
 
 fn reading(seconds_after: i64, process: &Process) -> String {
-    let boot = SystemTime::now() - BootClock.now();
+    let boot = SystemTime::now() - now();
     let birth = boot.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + process.start / 100;
     let at = format!("@{}", i64::try_from(birth).unwrap() + seconds_after);
     let date = clean("date")

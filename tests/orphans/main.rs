@@ -3,9 +3,9 @@
 mod adopt;
 mod legacy;
 mod recipe;
+mod records;
 mod scan;
 mod settle;
-#[path = "../support/stand_in.rs"]
-mod stand_in;
 mod stop;
+#[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,6 @@
 //! `scripts/recipes/orphan-scan`, as docs/orphans.md tells people to use it.
 
+use crate::records::*;
 use crate::support::*;
 
 fn recipe(words: &[&std::ffi::OsStr]) -> Answer {
@@ -23,7 +24,7 @@ fn orphans_of_this_host_are_ended_and_those_of_others_keep_it_from_going_on() {
 
     let answer = recipe(&words);
     assert_eq!((answer.code, answer.stderr.as_str()), (0, ""), "{answer:?}");
-    assert_eq!(run[0].signal(), Some(15));
+    assert_eq!(run[0].ended_by(), Some(15));
     assert!(run[1].runs(), "another role");
     assert!(read(&a).owner.ended.is_some() && read(&dead).owner.ended.is_some());
 

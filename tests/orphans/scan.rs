@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use leasehold::facts::ProcessFacts;
-use leasehold::identity::Process;
 use leasehold::{Finding, Judge, KernelTable, Pid, ProcessTable, Reason, Scan, Verdict};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::leasehold;
-use crate::stand_in::{Call, stand_in};
+use crate::records::*;
+use crate::support::faulty::stand_in::{Call, stand_in};
 use crate::support::*;
 
 #[test]
@@ -52,7 +52,7 @@ fn what_is_a_record_is_told_by_content_and_only_then_by_name() {
     dir.put("sub.lease/below", &ended);
     dir.link("loop", ".");
 
-    let before = dir.snapshot();
+    let before = snapshot(dir.path());
     let answer = leasehold!("scan", dir.path());
     assert_eq!(answer.code, 0, "all could be read: {answer:?}");
     let want = [
@@ -69,7 +69,7 @@ fn what_is_a_record_is_told_by_content_and_only_then_by_name() {
         "zeros.lease: undetermined torn",
     ];
     assert_eq!(answer.verdicts(), want);
-    assert_eq!(dir.snapshot(), before, "scanning changes nothing");
+    assert_eq!(snapshot(dir.path()), before, "scanning changes nothing");
 
     let below = leasehold!("scan", dir.path(), "--recursive").verdicts();
     let mut all: Vec<&str> = want.to_vec();
@@ -197,9 +197,9 @@ fn what_cannot_be_read_is_listed_and_ends_nothing() {
     let (dir, owner) = (Dir::new(), Running::idle());
     dir.put("a.lease", &record_of(owner.pid()));
     let secret = dir.put("secret", &record_of(owner.pid()));
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o0)).unwrap();
+    chmod(&secret, 0o0);
     std::fs::create_dir(dir.file("closed")).unwrap();
-    std::fs::set_permissions(dir.file("closed"), std::fs::Permissions::from_mode(0o0)).unwrap();
+    chmod(dir.file("closed"), 0o0);
     let scan = |words: &[&str]| {
         let mut command = as_nobody(LEASEHOLD);
         Answer::from(command.arg("scan").args(words).arg(dir.path()).output().unwrap())
@@ -214,7 +214,7 @@ fn what_cannot_be_read_is_listed_and_ends_nothing() {
     let deep = scan(&["--recursive"]);
     assert_eq!((deep.code, deep.verdicts().len()), (74, 2));
     assert!(deep.stderr.contains("closed: Permission denied"), "{deep:?}");
-    std::fs::set_permissions(dir.file("closed"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    chmod(dir.file("closed"), 0o700);
 
     let twice = leasehold!("scan", dir.file("nowhere"), dir.path());
     assert_eq!(twice.code, 74);
@@ -239,17 +239,14 @@ fn numbers_that_are_no_running_process() {
         tell.send(nix::unistd::gettid().as_raw()).unwrap();
         let _ = ended.recv();
     });
-    let mut of_thread = record(&Process::current().unwrap());
+    let mut of_thread = record_of(Pid::new(std::process::id().into()).unwrap());
     of_thread.owner.pid = Pid::new(told.recv().unwrap().into());
     of_thread.owner.pidfd = None;
     dir.put("thread.lease", &of_thread);
-    let mut zombie = Running::idle();
+    let zombie = Running::idle();
     dir.put("zombie.lease", &record_of(zombie.pid()));
-    zombie.0.kill().unwrap();
-    let stat = format!("/proc/{}/stat", zombie.pid());
-    eventually("it has exited", || {
-        std::fs::read_to_string(&stat).unwrap().contains(") Z ")
-    });
+    zombie.signal(Signal::SIGKILL);
+    eventually("it has exited", || zombie.process.state() == Some('Z'));
 
     let answer = leasehold!("scan", dir.path());
     assert_eq!(
@@ -274,11 +271,10 @@ fn a_process_that_hidepid_hides_is_not_dead() {
     dir.put("ticks.lease", &record);
     record.owner.pidfd = inode;
     dir.put("inode.lease", &record);
-    let script = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups \
-                  \"$@\"";
+    let script = format!("mount -t proc -o hidepid=2 proc /proc && exec {NOBODY} \"$@\"");
     let mut command = clean("unshare");
     command
-        .args(["--mount", "--", "sh", "-c", script, "-", LEASEHOLD, "scan"])
+        .args(["--mount", "--", "sh", "-c", &script, "-", LEASEHOLD, "scan"])
         .arg(dir.path());
     let answer = Answer::from(command.output().expect("unshare starts"));
     if answer.code != 0 {
@@ -503,7 +499,7 @@ fn stop_orphans_ends_what_matches_here_and_nothing_else() {
     for (at, process) in run[..2].iter_mut().enumerate() {
         let how = format!("process {} ended by SIGTERM", process.pid());
         assert_eq!(objects[at]["stopped"], how, "{answer:?}");
-        assert_eq!(process.signal(), Some(15));
+        assert_eq!(process.ended_by(), Some(15));
     }
     assert_eq!(objects[2]["verdict"], "undetermined");
     assert_eq!(objects[2].get("stopped"), None);
@@ -545,9 +541,7 @@ fn processes_that_outlived_their_record_are_listed() {
     let list = |answer: &Answer| -> Vec<Option<String>> {
         let why = |process: &Running| {
             let rows = answer.rows();
-            let found = rows
-                .iter()
-                .find(|row| row[0] == "orphan" && row[3] == process.pid().to_string());
+            let found = rows.iter().find(|row| row[0] == "orphan" && row[3] == process.id());
             found.map(|row| row[1].clone())
         };
         run.iter().map(why).collect()
@@ -558,11 +552,7 @@ fn processes_that_outlived_their_record_are_listed() {
     let found = list(&answer);
     assert_eq!(found[..4], why, "{answer:?}");
     assert_eq!(found[4..], [None, None, None]);
-    let row = answer
-        .rows()
-        .into_iter()
-        .find(|row| row[3] == run[0].pid().to_string())
-        .unwrap();
+    let row = answer.rows().into_iter().find(|row| row[3] == run[0].id()).unwrap();
     assert_eq!(row[5..], ["sleep 1000", absolute.to_str().unwrap()]);
     let objects = leasehold!("scan", dir.path(), "--processes", "--json").objects();
     assert_eq!(objects[0]["verdict"], "undetermined", "records first: {objects:?}");
@@ -579,7 +569,7 @@ fn processes_that_outlived_their_record_are_listed() {
 fn a_sweep_over_a_busy_directory() {
     const FILES: usize = 5000;
     let (dir, owner, mut late) = (Dir::new(), Running::idle(), Running::idle());
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    chmod(dir.path(), 0o777);
     let (held, foreign) = (record_of(owner.pid()).print(), foreign(owner.pid()).print());
     let dead = record_of(late.pid()).print();
     late.kill();
@@ -598,7 +588,7 @@ fn a_sweep_over_a_busy_directory() {
         };
         std::fs::write(&path, bytes).unwrap();
         if reason == "unreadable" {
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
+            chmod(&path, 0o0);
         }
         want.insert(name, reason);
     }

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use leasehold::facts::ProcessFacts;
 use leasehold::identity::Process;
 use leasehold::{Error, Judge, Keeper, KernelTable, Pid, ProcessTable, Reason, Stop};
+use nix::sys::signal::Signal;
 
 use crate::leasehold;
+use crate::records::*;
 use crate::support::*;
 
 #[test]
@@ -20,7 +22,7 @@ fn the_owner_is_ended_and_the_record_vacated() {
         (answer.code, answer.stdout.as_str(), answer.stderr.as_str()),
         (0, "", "")
     );
-    assert_eq!(owner.signal(), Some(15));
+    assert_eq!(owner.ended_by(), Some(15));
     let after = read(&path);
     assert!(after.owner.ended.is_some());
     assert_eq!(
@@ -33,20 +35,25 @@ fn the_owner_is_ended_and_the_record_vacated() {
     assert_eq!(settled["verdict"], "dead");
     assert_eq!(settled["signal"], "SIGTERM");
     assert!(settled["reason"].is_string() && settled["by"].is_string(), "{settled}");
-    let names: Vec<_> = dir.snapshot().into_iter().map(|(path, ..)| path).collect();
-    assert_eq!(names, [path], "nothing is left beside it");
+    assert_eq!(names(dir.path()), ["x.lease"], "nothing is left beside it");
 }
 
 #[test]
 fn a_process_that_ignores_the_signal_is_killed_after_the_grace() {
-    let (dir, mut owner) = (Dir::new(), Running::shell("trap '' TERM"));
+    let dir = Dir::new();
+    let mut command = clean("sh");
+    command
+        .args(["-c", "trap '' TERM; echo > ready; exec sleep 1000"])
+        .current_dir(dir.path());
+    let mut owner = Running::start(&mut command);
+    eventually("it ignores the signal", || dir.file("ready").exists());
     let path = dir.put("x.lease", &record_of(owner.pid()));
     let began = Instant::now();
     let answer = leasehold!("stop", &path, "--grace", "300ms", "--json");
     assert_eq!(answer.code, 0, "{answer:?}");
     assert!(began.elapsed() >= Duration::from_millis(300), "it had its grace");
     assert_eq!(answer.objects()[0]["signal"], "SIGKILL");
-    assert_eq!(owner.signal(), Some(9));
+    assert_eq!(owner.ended_by(), Some(9));
     assert!(read(&path).owner.ended.is_some());
 }
 
@@ -54,10 +61,13 @@ fn a_process_that_ignores_the_signal_is_killed_after_the_grace() {
 fn another_signal_and_a_stopped_process() {
     let (dir, mut owner) = (Dir::new(), Running::idle());
     let path = dir.put("x.lease", &record_of(owner.pid()));
-    let process = rustix::process::Pid::from_child(&owner.0);
-    rustix::process::kill_process(process, rustix::process::Signal::STOP).expect("it is ours");
+    owner.signal(Signal::SIGSTOP);
     assert_eq!(leasehold!("stop", &path, "--signal", "int").code, 0);
-    assert_eq!(owner.signal(), Some(2), "it was continued to act on it, and not killed");
+    assert_eq!(
+        owner.ended_by(),
+        Some(2),
+        "it was continued to act on it, and not killed"
+    );
     assert_eq!(leasehold!("stop", &path, "--signal", "NONSENSE").code, 64);
 }
 
@@ -82,7 +92,7 @@ fn names_that_a_change_leaves_are_no_other_place() {
     std::fs::remove_file(&elsewhere).unwrap();
     let answer = leasehold!("stop", &path);
     assert_eq!(answer.code, 0, "{answer:?}");
-    assert_eq!(owner.signal(), Some(15));
+    assert_eq!(owner.ended_by(), Some(15));
     assert!(read(&path).owner.ended.is_some());
 }
 
@@ -135,7 +145,7 @@ fn anything_but_a_process_that_runs_here_is_refused() {
     let mut odd = record_of(pid).print();
     odd.truncate(odd.len() - 1);
     dir.write("cut.lease", odd);
-    let before = dir.snapshot();
+    let before = snapshot(dir.path());
     for (name, code) in [
         ("reused.lease", 1),
         ("foreign.lease", 2),
@@ -152,7 +162,7 @@ fn anything_but_a_process_that_runs_here_is_refused() {
         assert!(answer.stderr.contains("next"), "{name} says what to do: {answer:?}");
     }
     assert!(bystander.runs());
-    assert_eq!(dir.snapshot(), before, "nothing is written either");
+    assert_eq!(snapshot(dir.path()), before, "nothing is written either");
 }
 
 #[test]
@@ -170,7 +180,7 @@ fn a_field_that_says_something_else_saves_the_owner() {
     assert!(owner.runs());
     let answer = leasehold!("stop", &path, "--where", "n=1", "--where", "role=bridge");
     assert_eq!(answer.code, 0, "{answer:?}");
-    assert_eq!(owner.signal(), Some(15));
+    assert_eq!(owner.ended_by(), Some(15));
 }
 
 #[test]
@@ -195,11 +205,7 @@ fn a_supervisor_vacates_the_record() {
     let left: i64 = std::fs::read_to_string(&child).unwrap().trim().parse().unwrap();
     let answer = leasehold!("stop", &path);
     assert_eq!(answer.code, 0, "{answer:?}");
-    assert_eq!(
-        run.0.wait().unwrap().code(),
-        Some(128 + 15),
-        "the supervisor ended as its command did"
-    );
+    assert_eq!(run.code(), 128 + 15, "the supervisor ended as its command did");
     let after = read(&path);
     assert!(after.owner.ended.is_some());
     assert_eq!(
@@ -227,7 +233,7 @@ fn a_record_whose_supervisor_was_killed_is_vacated_all_the_same() {
     let path = dir.put("x.lease", &record);
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| leasehold!("stop", &path));
-        assert_eq!(owner.signal(), Some(15));
+        assert_eq!(owner.ended_by(), Some(15));
         keeper.kill();
         let answer = stopping.join().expect("no panic");
         assert_eq!(answer.code, 0, "{answer:?}");

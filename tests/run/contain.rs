@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Answer, LEASEHOLD, Process, Scene, eventually, skip};
+use crate::scene::Scene;
+use crate::support::host::other_users;
+use crate::support::{Answer, LEASEHOLD, NOBODY, Process, Running, eventually, skip};
 
 /// Double-forked, in a session of its own, and deaf to everything but SIGKILL.
 const DAEMON: &str = r#"setsid sh -c "sh -c 'trap \"\" TERM HUP INT; echo \$\$ > daemon; while :; do sleep 0.05; done' &"
@@ -64,17 +66,17 @@ fn a_killed_supervisor_leaves_nobody() {
 
 #[test]
 fn a_command_of_another_user_does_not_get_away() {
-    if !possible() || !crate::support::host::other_users() {
+    if !possible() || !other_users() {
         return;
     }
     // Without it, a change of credentials takes the parent-death signal away.
     for contain in [false, true] {
         let scene = Scene::new();
-        let script = "exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'echo $$; exec sleep 1000'";
+        let script = format!("exec {NOBODY} sh -c 'echo $$; exec sleep 1000'");
         let options = if contain { "--contain" } else { "" };
-        let mut command = scene.run(options, script);
+        let mut command = scene.run(options, &script);
         command.stdout(fs::File::create(scene.file("child")).unwrap());
-        let mut run = crate::support::Running::spawn(&mut command);
+        let mut run = Running::start(&mut command);
         let child = scene.pid("child");
         run.signal(Signal::SIGKILL);
         run.status();
@@ -130,18 +132,14 @@ fn a_refused_claim_removes_its_cgroup() {
 /// Who may not make one is told where, why and what to do, and nothing starts.
 #[test]
 fn without_a_delegated_cgroup_it_refuses() {
-    if !crate::support::host::other_users() {
+    if !other_users() {
         return;
     }
     let scene = Scene::new();
-    let mut command = scene.command("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", LEASEHOLD]);
-    let ended = Answer::from(
-        command
-            .args(["run", "x.lease", "--contain", "--", "true"])
-            .output()
-            .unwrap(),
-    );
+    let mut command = scene.command("env");
+    command.args(NOBODY.split(' ')).arg(LEASEHOLD);
+    command.args(["run", "x.lease", "--contain", "--", "true"]);
+    let ended = Answer::from(command.output().unwrap());
     assert_eq!(ended.code, 174, "{ended:?}");
     for told in ["cgroup", "/", "systemd-run --user --scope -p Delegate=yes"] {
         assert!(ended.stderr.contains(told), "{told}: {ended:?}");

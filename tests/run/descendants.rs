@@ -2,7 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Process, Scene, eventually};
+use crate::scene::Scene;
+use crate::support::{Process, eventually};
 
 /// Leaves three processes: one in its group, one in a session of its own by a double fork, and one there that does not
 /// mind SIGTERM. Each writes its pid once it is as it is to be.
@@ -59,7 +60,7 @@ fn they_are_waited_for() {
     c.signal(Signal::SIGKILL);
     a.signal(Signal::SIGKILL);
     eventually("two have ended", || !a.is_alive() && !c.is_alive());
-    assert!(!run.has_ended());
+    assert!(run.runs());
     // A signal for the command is for what is left of it.
     run.signal(Signal::SIGTERM);
     assert_eq!(run.code(), 4);

@@ -6,7 +6,8 @@ use leasehold::verdict::Effect;
 use leasehold::{Outcome, judge};
 use nix::sys::signal::Signal;
 
-use crate::support::Scene;
+use crate::scene::Scene;
+use crate::support::{LEASEHOLD, names};
 
 #[test]
 fn the_record_says_how_it_ended() {
@@ -67,14 +68,9 @@ fn nothing_is_left_beside_the_record() {
     std::fs::create_dir(scene.file("d")).unwrap();
     for script in ["exit 0", "\"$L\" note a=b; exit 3", "kill -9 $$"] {
         let mut command = scene.leasehold("run d/x.lease --status-file d/status --");
-        command.args(["sh", "-c", script]).env("L", crate::support::LEASEHOLD);
+        command.args(["sh", "-c", script]).env("L", LEASEHOLD);
         command.output().unwrap();
-        let mut names: Vec<_> = std::fs::read_dir(scene.file("d"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        names.sort();
-        assert_eq!(names, ["status", "x.lease"], "{script}");
+        assert_eq!(names(&scene.file("d")), ["status", "x.lease"], "{script}");
     }
 }
 

@@ -8,7 +8,8 @@ use leasehold::names::{LONGEST_COMPANION, is_companion};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::{Answer, Scene};
+use crate::scene::Scene;
+use crate::support::Answer;
 
 /// What a filesystem that folds case and normalises Unicode (as macOS does) makes of a name. All that a name may hold is
 /// ASCII, which no normalisation form changes.

@@ -9,8 +9,9 @@ use std::time::Duration;
 use leasehold::{Claim, Error, Judge};
 use nix::sys::signal::Signal;
 
-use crate::stand_in::{Call, stand_in};
-use crate::support::{Scene, eventually, now};
+use crate::scene::Scene;
+use crate::support::faulty::stand_in::{Call, stand_in};
+use crate::support::{eventually, now};
 
 /// What a busy machine may add to any bound.
 const SLACK: Duration = Duration::from_secs(3);

@@ -12,9 +12,10 @@ use leasehold::{Claim, Judge, Record, Run};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde_json::Value;
 
-use crate::stand_in::{Call, stand_in};
+use crate::scene::Scene;
+use crate::support::faulty::stand_in::{Call, stand_in};
 use crate::support::host::{Host, possible};
-use crate::support::{Process, Running, Scene, eventually, now};
+use crate::support::{Process, Running, eventually, now};
 
 /// Notes the time of SIGTERM and does not end by it.
 const STUBBORN: &str = "trap 'cat /proc/uptime >> termed' TERM; echo $$ > child; while :; do sleep 0.02; done";
@@ -306,7 +307,7 @@ fn over_hanging(scene: &Scene, script: &str) -> Running {
             Ok(())
         });
     }
-    Running::spawn(&mut command)
+    Running::start(&mut command)
 }
 
 fn report(scene: &Scene) -> Value {

@@ -8,9 +8,9 @@ mod keys;
 mod line;
 mod loss;
 mod recipes;
+mod scene;
 mod signals;
-#[path = "../support/stand_in.rs"]
-mod stand_in;
 mod start;
+#[path = "../support/mod.rs"]
 mod support;
 mod terminal;

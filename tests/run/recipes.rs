@@ -1,12 +1,12 @@
 //! The recipes on two hosts that share nothing but a directory.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::scene::Scene;
 use crate::support::host::{Host, possible};
-use crate::support::{Answer, LEASEHOLD, Running, Scene, eventually};
+use crate::support::{Answer, LEASEHOLD, Running, chmod, eventually};
 
 fn recipe(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/recipes").join(name);
@@ -25,14 +25,13 @@ fn command(host: &Host, scene: &Scene, words: &[&str]) -> Command {
         .args(["-c", "cd \"$0\" && exec bash \"$@\""])
         .arg(scene.dir())
         .args(words)
-        .env("LEASEHOLD", LEASEHOLD)
-        .stdin(std::process::Stdio::null());
+        .env("LEASEHOLD", LEASEHOLD);
     command
 }
 
 fn scene() -> Scene {
     let scene = Scene::new();
-    fs::set_permissions(scene.dir(), fs::Permissions::from_mode(0o777)).unwrap();
+    chmod(scene.dir(), 0o777);
     scene
 }
 
@@ -53,7 +52,7 @@ fn a_bridge_is_started_once() {
     };
     let start = ["--thread", "thread-7", "web", "--", "sh", "-c", BRIDGE];
     assert_eq!(run(&a, &["web"]).code, 103, "not yet");
-    let mut first = Running::spawn(
+    let mut first = Running::start(
         command(&a, &scene, &[&[launcher.as_str()][..], &start].concat())
             .stdout(fs::File::create(scene.file("out")).unwrap()),
     );
@@ -99,7 +98,7 @@ fn a_thread_is_resumed_by_one_host_at_a_time() {
     let [a, b] = hosts();
     let go = scene.fifo("go");
     let words = |script: &'static str| vec![guard.as_str(), "--dir", ".", "team/7", "--", "sh", "-c", script];
-    let mut first = Running::spawn(&mut command(
+    let mut first = Running::start(&mut command(
         &a,
         &scene,
         &words("echo one; echo x > up; read line < go; echo two; exit 3"),

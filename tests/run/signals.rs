@@ -2,7 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Scene, eventually};
+use crate::scene::Scene;
+use crate::support::{LEASEHOLD, Running, eventually};
 
 /// Notes each signal it gets, and says when it is ready.
 const NOTES: &str = "for s in HUP INT QUIT TERM USR1 USR2; do trap \"echo $s >> got\" $s; done
@@ -75,7 +76,7 @@ fn signals_to_all_leave_a_vacated_record() {
         }
         eventually("the supervisor has ended", || {
             run.signal(Signal::SIGINT);
-            run.has_ended()
+            !run.runs()
         });
         let record = scene.record();
         assert!(record.owner.ended.is_some(), "{record:?}");
@@ -131,13 +132,13 @@ fn the_keeper_holds_the_record_until_it_is_vacated() {
 fn older_children_of_the_process_are_left_alone() {
     let scene = Scene::new();
     let mut command = scene.command("sh");
-    command.env("L", crate::support::LEASEHOLD);
+    command.env("L", LEASEHOLD);
     command.args([
         "-c",
         "sh -c 'echo $$ > helper; exec sleep 1000' & while ! [ -s helper ]; do sleep 0.01; done
          exec \"$L\" run x.lease -- sh -c 'sleep 1000 & echo $! > left'",
     ]);
-    let mut run = crate::support::Running::spawn(&mut command);
+    let mut run = Running::start(&mut command);
     assert_eq!(run.code(), 0);
     assert!(scene.pid("helper").is_alive());
     let left: i32 = scene.line("left").parse().unwrap();

@@ -8,7 +8,8 @@ use std::process::Stdio;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use serde_json::Value;
 
-use crate::support::{LEASEHOLD, Running, Scene, eventually, signal_lines};
+use crate::scene::Scene;
+use crate::support::{Answer, LEASEHOLD, Process, Running, eventually};
 
 /// The program finds itself named as owner and its parent as keeper: both were written before it began.
 #[test]
@@ -72,7 +73,7 @@ fn one_that_is_ended_in_line_leaves_nothing() {
     let mut second = scene.start("--wait 60s", "touch started");
     eventually("it waits", || scene.stderr().contains("waiting for"));
     let gate = fs::read_to_string(format!("/proc/{0}/task/{0}/children", second.process.pid)).unwrap();
-    let gate = crate::support::Process::find(gate.trim().parse().unwrap());
+    let gate = Process::find(gate.trim().parse().unwrap());
     second.signal(Signal::SIGKILL);
     assert_eq!(second.status().code(), None);
     gate.wait_for_end();
@@ -88,7 +89,7 @@ fn a_command_that_is_killed_in_line_has_ended() {
     let mut second = scene.start("--wait 60s", "touch started");
     eventually("it waits", || scene.stderr().contains("waiting for"));
     let gate = fs::read_to_string(format!("/proc/{0}/task/{0}/children", second.process.pid)).unwrap();
-    crate::support::Process::find(gate.trim().parse().unwrap()).signal(Signal::SIGKILL);
+    Process::find(gate.trim().parse().unwrap()).signal(Signal::SIGKILL);
     first.signal(Signal::SIGTERM);
     assert_eq!(first.code(), 143);
     assert_eq!(second.code(), 137);
@@ -136,7 +137,7 @@ fn what_cannot_be_started_is_126_or_127() {
         ("/", 126),
     ] {
         let mut command = scene.leasehold("run x.lease --status-file status --");
-        let ended = crate::support::Answer::from(command.arg(program).output().unwrap());
+        let ended = Answer::from(command.arg(program).output().unwrap());
         assert_eq!(ended.code, code, "{program}: {ended:?}");
         assert!(ended.stderr.contains(&format!("cannot run `{program}`: ")), "{ended:?}");
         let status = status(&scene);
@@ -154,7 +155,7 @@ fn what_cannot_be_started_is_126_or_127() {
     fs::write(scene.file("script"), "echo \"$0 $1\"\n").unwrap();
     let mut command = scene.command("sh");
     command.args(["-c", "chmod +x script; exec \"$L\" run x.lease -- ./script one"]);
-    let ended = crate::support::Answer::from(command.env("L", LEASEHOLD).output().unwrap());
+    let ended = Answer::from(command.env("L", LEASEHOLD).output().unwrap());
     assert_eq!(ended.ok(), "./script one");
 }
 
@@ -227,13 +228,21 @@ fn standard_input_passes_through() {
     command
         .stdin(Stdio::piped())
         .stdout(fs::File::create(scene.file("out")).unwrap());
-    let mut run = Running::spawn(&mut command);
+    let mut run = Running::start(&mut command);
     let mut input = run.input();
     input.write_all(b"one\n").unwrap();
     assert_eq!(scene.line("out"), "one", "at once, not at the end");
     drop(input);
     assert_eq!(run.code(), 0);
     assert_eq!(scene.line("out"), "one\nend");
+}
+
+/// The lines of a process's status that tell how it takes signals.
+fn signal_lines(status: &str) -> Vec<&str> {
+    status
+        .lines()
+        .filter(|line| line.starts_with("Sig") && !line.starts_with("SigQ"))
+        .collect()
 }
 
 /// Nothing of ours is open in the command, and it takes signals as it would alone: with a mask and dispositions that its
@@ -267,7 +276,7 @@ fn it_has_the_descriptors_and_signals_that_it_would_have_alone() {
                     });
                 }
             }
-            let answer = crate::support::Answer::from(command.stderr(Stdio::null()).output().unwrap());
+            let answer = Answer::from(command.stderr(Stdio::null()).output().unwrap());
             let text = answer.ok();
             let descriptors: Vec<String> = text
                 .lines()
@@ -293,7 +302,7 @@ fn a_closed_pipe_ends_the_command() {
     let mut command = scene.command("bash");
     command.env("L", LEASEHOLD);
     command.args(["-c", "\"$L\" run x.lease -- yes | head -1; echo \"${PIPESTATUS[0]}\""]);
-    let ended = crate::support::Answer::from(command.output().unwrap());
+    let ended = Answer::from(command.output().unwrap());
     assert_eq!(ended.ok(), "y\n141");
 }
 
@@ -309,7 +318,7 @@ fn an_ignored_sigchld_hides_no_end() {
             Ok(())
         });
     }
-    assert_eq!(Running::spawn(&mut command).code(), 7);
+    assert_eq!(Running::start(&mut command).code(), 7);
     assert_eq!(scene.verdict(), "free/ended");
 }
 

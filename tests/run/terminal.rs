@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use nix::libc;
 
-use crate::support::{LEASEHOLD, Process, Running, Scene, eventually};
+use crate::scene::Scene;
+use crate::support::{LEASEHOLD, PATIENCE, Process, Running, eventually};
 
 /// An interactive bash on a terminal of its own.
 struct Shell {
@@ -47,7 +48,7 @@ impl Shell {
                 Ok(())
             });
         }
-        let bash = Running::spawn(&mut command);
+        let bash = Running::start(&mut command);
         drop(command);
         let screen = Arc::new(Mutex::new(String::new()));
         let (mut output, shown) = (keyboard.try_clone().unwrap(), screen.clone());
@@ -79,7 +80,7 @@ impl Shell {
     /// Waits until this is printed, after all that was met before.
     #[track_caller]
     fn meet(&mut self, what: &str) {
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(40);
+        let end = std::time::Instant::now() + PATIENCE;
         loop {
             let screen = self.screen.lock().unwrap().clone();
             if let Some(at) = screen[self.read..].find(what) {

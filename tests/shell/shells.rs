@@ -1,14 +1,12 @@
 //! The table of shells, and running one script through all of it.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use leasehold::{Keeper, Record};
 
-use crate::support::{Answer, LEASEHOLD, clean};
+use crate::support::{Answer, LEASEHOLD, Running, chmod, clean, record, say_skipped, skip_for};
 
 const FUNCTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/leasehold.sh");
 
@@ -21,18 +19,8 @@ const BASH32: &str = "LEASEHOLD_BASH32";
 /// How callers set their shells.
 const OPTIONS: [&str; 3] = ["", "set -eu", "set -euo pipefail"];
 
-/// Says why a shell proves nothing here, or fails where every shell has to be there.
 pub fn skip(why: &str) {
-    if std::env::var_os("LEASEHOLD_REQUIRE_SHELLS").is_some_and(|value| value == "1") {
-        panic!("LEASEHOLD_REQUIRE_SHELLS is set, and {why}");
-    }
-    say_skipped(why);
-}
-
-fn say_skipped(why: &str) {
-    // Not by eprintln!, which the test harness keeps to itself.
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIP {name}: {why}");
+    skip_for("LEASEHOLD_REQUIRE_SHELLS", why);
 }
 
 #[test]
@@ -76,22 +64,21 @@ pub fn settings() -> Vec<(Vec<String>, &'static str)> {
 /// A directory of records, and the process that holds some of them.
 pub struct Records {
     pub dir: tempfile::TempDir,
-    pub owner: Child,
+    pub owner: Running,
 }
 
 impl Records {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let idle = || clean("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap();
-        let mut records = Self { dir, owner: idle() };
-        let pid = records.owner.id();
-        records.claim("held.lease", pid, &[]);
-        fs::write(records.file("bound.pid"), pid.to_string()).unwrap();
-        records.claim("bound.lease", pid, &["--binds", "bound.pid"]);
-        let mut dead = idle();
-        records.claim("dead.lease", dead.id(), &[]);
-        dead.kill().unwrap();
-        dead.wait().unwrap();
+        let owner = Running::idle();
+        let pid = owner.id();
+        let records = Self { dir, owner };
+        records.claim("held.lease", &pid, &[]);
+        fs::write(records.file("bound.pid"), &pid).unwrap();
+        records.claim("bound.lease", &pid, &["--binds", "bound.pid"]);
+        let dead = Running::idle();
+        records.claim("dead.lease", &dead.id(), &[]);
+        drop(dead);
         // Its owner is dead, and its supervisor runs.
         let mut kept = records.record("dead.lease");
         let supervisor = records.record("held.lease").owner;
@@ -101,7 +88,7 @@ impl Records {
             extra: Default::default(),
         });
         records.write("kept.lease", &kept.print());
-        let token = records.claim("free.lease", pid, &[]);
+        let token = records.claim("free.lease", &pid, &[]);
         let free = records.file("free.lease");
         let released = clean(LEASEHOLD)
             .arg("release")
@@ -130,7 +117,7 @@ impl Records {
     }
 
     fn record(&self, name: &str) -> Record {
-        Record::parse(&fs::read(self.file(name)).unwrap()).unwrap()
+        record(&self.file(name)).expect("a record")
     }
 
     pub fn file(&self, name: &str) -> std::path::PathBuf {
@@ -144,23 +131,13 @@ impl Records {
     /// A program in this directory that stands in for leasehold.
     pub fn program(&self, name: &str, script: &str) {
         self.write(name, format!("#!/bin/sh\n{script}\n").as_bytes());
-        fs::set_permissions(self.file(name), fs::Permissions::from_mode(0o755)).unwrap();
+        chmod(self.file(name), 0o755);
     }
 
-    fn claim(&mut self, name: &str, pid: u32, options: &[&str]) -> String {
+    fn claim(&self, name: &str, pid: &str, options: &[&str]) -> String {
         let mut claim = clean(LEASEHOLD);
-        claim
-            .arg("claim")
-            .arg(self.file(name))
-            .args(["--owner", &pid.to_string()]);
+        claim.arg("claim").arg(self.file(name)).args(["--owner", pid]);
         Answer::from(claim.args(options).output().unwrap()).ok()
-    }
-}
-
-impl Drop for Records {
-    fn drop(&mut self) {
-        let _ = self.owner.kill();
-        let _ = self.owner.wait();
     }
 }
 
@@ -178,8 +155,7 @@ pub fn script(words: &[String], options: &str, dir: &Path, script: &str) -> Comm
         .args(["-c", &script, "caller"])
         .env("FUNCTIONS", FUNCTIONS)
         .env("LEASEHOLD", LEASEHOLD)
-        .current_dir(dir)
-        .stdin(Stdio::null());
+        .current_dir(dir);
     command
 }
 
@@ -189,7 +165,7 @@ pub fn everywhere(text: &str, stdout: &str, code: i32) {
     for (words, options) in settings() {
         let records = Records::new();
         let mut command = script(&words, options, records.dir.path(), text);
-        let answer = Answer::from(command.env("OWNER", records.owner.id().to_string()).output().unwrap());
+        let answer = Answer::from(command.env("OWNER", records.owner.id()).output().unwrap());
         assert_eq!(
             (answer.stdout.as_str(), answer.code),
             (stdout, code),

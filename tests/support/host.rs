@@ -11,12 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Answer, LEASEHOLD, clean, eventually, skip};
+use super::{Answer, LEASEHOLD, NOBODY, as_nobody, clean, eventually, is_root, kill_all, now, skip};
 
 /// Sets the host up from inside its namespaces, then lives until its standard input ends.
 const INIT: &str = r#"
@@ -59,16 +57,11 @@ pub fn initial() -> bool {
 
 /// Whether other users can be impersonated; if not, says so.
 pub fn other_users() -> bool {
-    let nobody = clean("setpriv")
-        .args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            LEASEHOLD,
-            "--version",
-        ])
-        .output();
-    let able = nobody.is_ok_and(|output| output.status.success());
+    let able = is_root()
+        && as_nobody(LEASEHOLD)
+            .arg("--version")
+            .output()
+            .is_ok_and(|output| output.status.success());
     if !able {
         skip("no command can be run as another user here");
     }
@@ -195,8 +188,8 @@ impl Host {
         }
         self.boot.kill();
         // Time since boot is given in whole seconds: nothing that was written before the boot may look later than it.
-        let second = uptime().as_secs();
-        eventually("the next second", || uptime().as_secs() > second);
+        let second = now().as_secs();
+        eventually("the next second", || now().as_secs() > second);
         self.plan.up_for = 0;
         self.boot = Boot::start(&self.plan, self.dir.path()).unwrap();
     }
@@ -215,8 +208,7 @@ impl Host {
     pub fn run<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Answer {
         let (program, words) = words.split_first().unwrap();
         let mut command = self.command(program);
-        command.args(words).stdin(Stdio::null());
-        command.output().unwrap().into()
+        command.args(words).output().unwrap().into()
     }
 
     /// Runs `leasehold` with these words, which are separated by spaces.
@@ -227,13 +219,8 @@ impl Host {
 
     /// The same as another user.
     pub fn leasehold_as_nobody(&self, words: &str) -> Answer {
-        let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
-        let words: Vec<&str> = nobody
-            .split(' ')
-            .chain([LEASEHOLD])
-            .chain(words.split_whitespace())
-            .collect();
-        self.run(&words)
+        let words = NOBODY.split(' ').chain([LEASEHOLD]).chain(words.split_whitespace());
+        self.run(&words.collect::<Vec<_>>())
     }
 
     /// Runs a shell script.
@@ -285,10 +272,7 @@ impl Host {
     /// Runs `leasehold` with this host's mounts, but in the pid namespace of whoever runs the tests.
     pub fn under_inner_proc(&self, words: &str) -> Answer {
         let mut command = self.boot.enter_namespaces(&["uts", "mnt"]);
-        command
-            .arg(LEASEHOLD)
-            .args(words.split_whitespace())
-            .stdin(Stdio::null());
+        command.arg(LEASEHOLD).args(words.split_whitespace());
         command.output().unwrap().into()
     }
 }
@@ -310,7 +294,7 @@ impl Boot {
         let (machine, boot) = (file("machine-id", &plan.machine)?, file("boot-id", &plan.boot)?);
         let etc = dir.join("etc");
         fs::create_dir_all(&etc).map_err(|error| error.to_string())?;
-        let since_boot = i64::try_from(plan.up_for).unwrap() - i64::try_from(uptime().as_secs()).unwrap();
+        let since_boot = i64::try_from(plan.up_for).unwrap() - i64::try_from(now().as_secs()).unwrap();
         let mut command = clean("unshare");
         if user_namespace {
             command.args(["--user", "--map-root-user"]);
@@ -433,30 +417,9 @@ impl Drop for Process<'_> {
     }
 }
 
-/// Kills each process whose directory in /proc passes, until there is none.
-pub fn kill_all(of: &str, is_meant: impl Fn(&Path) -> bool) {
-    eventually(&format!("every process of {of} has ended"), || {
-        let mut none = true;
-        for entry in fs::read_dir("/proc").expect("/proc can be read").flatten() {
-            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            let Some(pid) = number.and_then(Pid::from_raw) else {
-                continue;
-            };
-            // Asked after it was opened: if it is another's number by now, the signal reaches nobody.
-            if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
-                && is_meant(&entry.path())
-            {
-                none = false;
-                let _ = pidfd_send_signal(pidfd, Signal::KILL);
-            }
-        }
-        none
-    });
-}
-
-fn uptime() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
+/// Claims for a process of a host, by the pid that it has there: the token.
+pub fn claim(host: &Host, lease: &str, pid: i32) -> String {
+    host.run(&[LEASEHOLD, "claim", lease, "--owner", &pid.to_string()]).ok()
 }
 
 fn random_id() -> String {

@@ -3,28 +3,31 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::Record;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 mod answers;
+pub mod call;
 pub mod faulty;
 pub mod host;
+mod process;
 mod quick;
 
 #[allow(unused_imports, reason = "as above")]
 pub use answers::*;
+#[allow(unused_imports, reason = "as above")]
+pub use process::*;
 #[allow(unused_imports, reason = "as above")]
 pub use quick::Quick;
 
 /// The worker, `examples/contend.rs`, on this record. Log and side file lie elsewhere, so that the record's directory
 /// holds nothing but what Leasehold puts there.
 pub fn contend(record: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(example("contend"));
-    command.arg(record).args(arguments).stdin(Stdio::null());
+    let mut command = clean(example("contend"));
+    command.arg(record).args(arguments);
     command
 }
 
@@ -48,40 +51,6 @@ pub fn run(record: &Path, arguments: &[&str]) -> (ExitStatus, String) {
     (output.status, String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Waits for the end of a child, for at most this long.
-pub fn wait_at_most(child: &mut Child, time: Duration) -> Option<ExitStatus> {
-    let pidfd = pidfd_open(pid(child), PidfdFlags::empty()).expect("a child that was not waited for has a pidfd");
-    let timeout = Timespec {
-        tv_sec: i64::try_from(time.as_secs()).expect("a short time"),
-        tv_nsec: time.subsec_nanos().into(),
-    };
-    match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
-        Ok(0) => None,
-        Ok(_) => Some(child.wait().expect("a child can be waited for")),
-        Err(error) => panic!("poll: {error}"),
-    }
-}
-
-/// Sends a signal to a child; it may have ended.
-pub fn signal(child: &Child, signal: Signal) {
-    let pidfd = pidfd_open(pid(child), PidfdFlags::empty()).expect("a child that was not waited for has a pidfd");
-    let _ = pidfd_send_signal(pidfd, signal);
-}
-
-fn pid(child: &Child) -> Pid {
-    Pid::from_child(child)
-}
-
-/// Names in a directory, in order.
-pub fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(dir)
-        .expect("the directory can be read")
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
-}
-
 /// The record as it stands; `None` when there is none.
 ///
 /// # Panics
@@ -99,6 +68,20 @@ pub fn directory() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let record = dir.path().join("x.lease");
     (dir, record)
+}
+
+/// Tries so many cases at once: most of their time is waiting.
+pub fn in_parallel<T: Sync>(at_once: usize, cases: &[T], test: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    test(case);
+                }
+            });
+        }
+    });
 }
 
 /// splitmix64.

@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use nix::sys::signal::Signal;
 
-use super::place::{Place, claim, leasehold, reaches, verdict};
-use super::support::host::{Host, initial, possible};
-use super::support::{Answer, LEASEHOLD, clean, eventually};
+use super::place::{Place, leasehold, reaches};
+use super::support::host::{Host, claim, initial, possible};
+use super::support::{Answer, LEASEHOLD, Running, clean, eventually, stat, verdict};
 
 const MACHINE: &str = "0123456789abcdef0123456789abcdef";
 
@@ -41,7 +41,7 @@ fn the_owners_host_tells() {
     let via = place.transport(&[&a, &b], &names);
     let told = place.ask_from(&b, &via, &[]);
     assert_eq!((verdict(&told).as_str(), told.stderr.as_str()), ("held/asked", ""));
-    let json: Value = serde_json::from_str(&place.ask_from(&b, &via, &["--json"]).stdout).unwrap();
+    let json = place.ask_from(&b, &via, &["--json"]).json();
     assert_eq!(
         (&json["verdict"], &json["reason"], &json["liveness"], &json["authority"]),
         (&"held".into(), &"asked".into(), &"running".into(), &"owner".into())
@@ -51,7 +51,7 @@ fn the_owners_host_tells() {
 
     bridge.kill();
     assert_eq!(verdict(&place.ask_from(&b, &via, &[])), "dead/asked");
-    let json: Value = serde_json::from_str(&place.ask_from(&b, &via, &["--json"]).stdout).unwrap();
+    let json = place.ask_from(&b, &via, &["--json"]).json();
     assert_eq!(
         json["next"],
         format!(
@@ -69,8 +69,7 @@ fn the_owners_host_tells() {
     drop(bridge);
     a.reboot();
     let via = place.transport(&[&a, &b], &names);
-    let json = place.ask_from(&b, &via, &["--json"]);
-    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = place.ask_from(&b, &via, &["--json"]).json();
     assert_eq!(
         (&json["verdict"], &json["reason"]),
         (&"dead".into(), &"asked".into()),
@@ -256,8 +255,7 @@ fn a_lying_transport_changes_nothing() {
     ] {
         let via = place.script("liar", &body);
         in_vain(&place.ask(&via, &["--timeout", "20s"]), why);
-        let json = place.ask(&via, &["--timeout", "20s", "--json"]);
-        let json: Value = serde_json::from_str(&json.stdout).unwrap();
+        let json = place.ask(&via, &["--timeout", "20s", "--json"]).json();
         assert_eq!(json["verdict"], "undetermined", "{name}");
         assert!(json["sentence"].as_str().unwrap().contains(why), "{name}: {json}");
     }
@@ -296,7 +294,7 @@ fn a_transport_that_cannot_be_run_says_so() {
 
 /// Whether a process of this number runs; it may be a zombie for whoever has to reap it.
 fn runs(pid: &str) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
 #[test]
@@ -329,20 +327,13 @@ fn a_transport_that_hangs_is_ended_with_all_it_started() {
     }
 
     // The question is given up, as by ^C or by a supervisor: the transport, which has a group of its own, ends too.
-    for signal in [nix::sys::signal::Signal::SIGTERM, nix::sys::signal::Signal::SIGINT] {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let _ = fs::remove_file(&pids);
-        let mut asking = clean(LEASEHOLD)
-            .args(["ask", &place.lease(), "--timeout", "1000s", "--via", &via])
-            .spawn()
-            .unwrap();
+        let words = ["ask", &place.lease(), "--timeout", "1000s", "--via", &via];
+        let mut asking = Running::start(clean(LEASEHOLD).args(words));
         eventually("the transport runs", || pids.exists());
-        let number = i32::try_from(asking.id()).unwrap();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(number), signal).unwrap();
-        let status = asking.wait().unwrap();
-        assert_eq!(
-            std::os::unix::process::ExitStatusExt::signal(&status),
-            Some(signal as i32)
-        );
+        asking.signal(signal);
+        assert_eq!(asking.ended_by(), Some(signal as i32));
         for pid in fs::read_to_string(&pids).unwrap().split_whitespace() {
             eventually("the transport has ended", || !runs(pid));
         }
@@ -396,7 +387,7 @@ fn a_host_name_never_becomes_an_option_or_a_command() {
             !told.stderr.contains("$(touch") && !told.stdout.contains('\u{0}'),
             "{told:?}"
         );
-        let next: Value = serde_json::from_str(&place.ask(&via, &["--json"]).stdout).unwrap();
+        let next = place.ask(&via, &["--json"]).json();
         assert_eq!(
             next["next"],
             format!("ask its host: leasehold ask {}", place.lease()),
@@ -435,7 +426,7 @@ fn any_path_can_be_asked_about() {
         let path = place.file(name).to_str().unwrap().to_owned();
         claim(&a, &path, bridge.pid);
         let told = place.ask_about(clean(LEASEHOLD), &via, &["--json"], &[name]);
-        let json: Value = serde_json::from_str(&told.stdout).unwrap();
+        let json = told.json();
         assert_eq!((&json["reason"], told.code), (&"asked".into(), 0), "{name:?}: {json}");
     }
     assert!(!place.file("x").exists());

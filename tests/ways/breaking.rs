@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -10,32 +10,16 @@ use leasehold::{Claim, Error, Holder, Judge, Record, Token, break_lease, judge};
 use nix::errno::Errno;
 use serde_json::Value;
 
-use super::place::{Place, claim, leasehold};
+use super::place::{Place, leasehold};
 use super::support::faulty::{Counted, Fault, Faulty};
-use super::support::host::{Host, possible};
-use super::support::{Answer, LEASEHOLD, clean, eventually, snapshot};
+use super::support::host::{Host, claim, possible};
+use super::support::{Answer, LEASEHOLD, Running, clean, eventually, names, snapshot};
 
 const OTHER: &str = "0123456789abcdef0123456789abcdef";
 
-/// A process that lives until the test ends.
-struct Owner(Child);
-
-impl Owner {
-    fn start() -> Self {
-        Self(Command::new("cat").stdin(Stdio::piped()).spawn().unwrap())
-    }
-
-    fn claim(&self, place: &Place, options: &[&str]) -> String {
-        let pid = self.0.id().to_string();
-        leasehold(&[&["claim", &place.lease(), "--owner", &pid], options].concat()).ok()
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Claims for a process: the token.
+fn claim_for(owner: &Running, place: &Place) -> String {
+    leasehold(&["claim", &place.lease(), "--owner", &owner.id()]).ok()
 }
 
 fn broken(place: &Place, token: &str) -> Answer {
@@ -58,15 +42,6 @@ fn refused(place: &Place, token: &str, code: i32, says: &str) {
     assert_eq!((told.code, told.stdout.as_str()), (code, ""), "{told:?}");
     assert!(told.stderr.contains(says), "no `{says}`: {told:?}");
     assert_eq!(snapshot(place.dir()), before);
-}
-
-fn names(place: &Place) -> Vec<std::path::PathBuf> {
-    let mut all: Vec<_> = fs::read_dir(place.dir())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    all.sort();
-    all
 }
 
 #[test]
@@ -137,19 +112,19 @@ fn another_hosts_claim_is_broken_and_recorded() {
     b.run(&[LEASEHOLD, "claim", &lease, "--owner", &pid, "--accept-in-doubt"])
         .ok();
     assert_eq!(place.record().owner.epoch, 3);
-    assert_eq!(names(&place), [place.file("x.lease"), place.file("x.lease.broken-1")]);
+    assert_eq!(names(place.dir()), ["x.lease", "x.lease.broken-1"]);
 }
 
 #[test]
 fn nothing_but_that_claim_is_broken() {
     let place = Place::new();
     refused(&place, OTHER, 6, "the record is gone");
-    let owner = Owner::start();
-    let token = owner.claim(&place, &[]);
+    let owner = Running::idle();
+    let token = claim_for(&owner, &place);
     refused(&place, OTHER, 6, "another token");
     leasehold(&["release", &place.lease(), "--token", &token]).ok();
     refused(&place, &token, 6, "ended");
-    let second = owner.claim(&place, &[]);
+    let second = claim_for(&owner, &place);
     refused(&place, &token, 6, "another token");
     broken(&place, &second).ok();
     refused(&place, &second, 6, "another token");
@@ -169,7 +144,7 @@ fn nothing_but_that_claim_is_broken() {
 #[test]
 fn a_decision_needs_a_reason_and_somebody_who_makes_it() {
     let place = Place::new();
-    let token = Owner::start().claim(&place, &[]);
+    let token = claim_for(&Running::idle(), &place);
     let lease = place.lease();
     let before = snapshot(place.dir());
     for (words, says) in [
@@ -185,11 +160,12 @@ fn a_decision_needs_a_reason_and_somebody_who_makes_it() {
         assert_eq!(snapshot(place.dir()), before);
     }
     let told = leasehold(&["break", &lease, "--token", &token, "--reason", "x", "--yes", "--json"]);
-    let json: Value = serde_json::from_str(&told.ok()).unwrap();
+    assert_eq!(told.code, 0, "{told:?}");
+    let json = told.json();
     assert_eq!((&json["path"], &json["epoch"]), (&lease.as_str().into(), &2.into()));
     assert_eq!(json["evidence"], format!("{lease}.broken-1"));
     let told = leasehold(&["break", &lease, "--token", &token, "--reason", "x", "--yes", "--json"]);
-    let json: Value = serde_json::from_str(&told.stdout).unwrap();
+    let json = told.json();
     assert_eq!((told.code, &json["exit"]), (6, &6.into()));
 }
 
@@ -209,8 +185,8 @@ fn on_a_terminal(place: &Place, token: &str, typed: &str) -> Answer {
 #[test]
 fn on_a_terminal_it_asks() {
     let place = Place::new();
-    let owner = Owner::start();
-    let token = owner.claim(&place, &[]);
+    let owner = Running::idle();
+    let token = claim_for(&owner, &place);
     let before = snapshot(place.dir());
     for no in ["n\n", "\n", "never\n"] {
         let told = on_a_terminal(&place, &token, no);
@@ -237,8 +213,8 @@ fn on_a_terminal_it_asks() {
 #[test]
 fn what_has_the_evidences_name_stays() {
     let place = Place::new();
-    let owner = Owner::start();
-    let token = owner.claim(&place, &[]);
+    let owner = Running::idle();
+    let token = claim_for(&owner, &place);
     fs::write(place.file("x.lease.broken-1"), "mine\n").unwrap();
     fs::create_dir(place.file("x.lease.broken-1.2")).unwrap();
     let told = broken(&place, &token).ok();
@@ -251,8 +227,8 @@ fn what_has_the_evidences_name_stays() {
 #[test]
 fn a_full_record_is_broken_too_and_stays_one() {
     let place = Place::new();
-    let owner = Owner::start();
-    let token = owner.claim(&place, &[]);
+    let owner = Running::idle();
+    let token = claim_for(&owner, &place);
     let length = fs::metadata(place.lease()).unwrap().len() as usize;
     let fill = "x".repeat(leasehold::LARGEST - length - 200);
     leasehold(&["note", &place.lease(), "--token", &token, &format!("fill={fill}")]).ok();
@@ -264,7 +240,7 @@ fn a_full_record_is_broken_too_and_stays_one() {
             .unwrap()
             .contains(&reason)
     );
-    let second = owner.claim(&place, &[]);
+    let second = claim_for(&owner, &place);
     let long = "x".repeat(5000);
     let told = leasehold(&["break", &place.lease(), "--token", &second, "--reason", &long, "--yes"]);
     assert_eq!(told.code, 64, "{told:?}");
@@ -291,8 +267,8 @@ fn a_running_holder_finds_out_and_stops() {
         }
         let token = place.record().owner.token.to_string();
         broken(&place, &token).ok();
-        let next = Owner::start();
-        let successor = next.claim(&place, &[]);
+        let next = Running::idle();
+        let successor = claim_for(&next, &place);
         assert_eq!(place.record().owner.epoch, 3);
         let bytes = fs::read(&lease).unwrap();
         if stopped {
@@ -306,7 +282,7 @@ fn a_running_holder_finds_out_and_stops() {
         assert_eq!(gone, Err(Errno::ESRCH), "its command was stopped");
         assert_eq!(fs::read(&lease).unwrap(), bytes, "the new record is left alone");
         leasehold(&["verify", &lease, "--token", &successor]).ok();
-        assert_eq!(names(&place), [place.file("x.lease"), place.file("x.lease.broken-1")]);
+        assert_eq!(names(place.dir()), ["x.lease", "x.lease.broken-1"]);
     }
 }
 
@@ -369,7 +345,7 @@ fn the_evidence_is_of_what_was_broken() {
     let judge = Judge::here().with_fs(Arc::new(faulty));
     let broken = break_lease(judge, place.lease().as_ref(), token, "x").unwrap();
     assert!(fs::read_to_string(&broken.evidence).unwrap().contains("late"));
-    assert_eq!(names(&place), [place.file("x.lease"), place.file("x.lease.broken-1")]);
+    assert_eq!(names(place.dir()), ["x.lease", "x.lease.broken-1"]);
 }
 
 #[test]
@@ -437,13 +413,9 @@ fn breaks_renewals_and_claims_have_one_order() {
             assert_eq!(lease.holder().verify(None).unwrap(), 3);
         }
         // A ballot of one that came too late may stand until its number is reached.
-        let evidence = |path: &&std::path::PathBuf| path.display().to_string().contains(".broken-");
-        assert_eq!(
-            names(&place).iter().filter(evidence).count(),
-            1,
-            "round {round}: {:?}",
-            names(&place)
-        );
+        let names = names(place.dir());
+        let evidence = names.iter().filter(|name| name.to_string_lossy().contains(".broken-"));
+        assert_eq!(evidence.count(), 1, "round {round}: {names:?}");
     }
     assert!(taken > 0, "no claim ever came after a break");
 }
@@ -451,7 +423,7 @@ fn breaks_renewals_and_claims_have_one_order() {
 #[test]
 fn a_token_is_looked_up_as_the_help_says() {
     let place = Place::new();
-    let token = Owner::start().claim(&place, &[]);
+    let token = claim_for(&Running::idle(), &place);
     let shown = leasehold(&["show", &place.lease(), "--field", "token"]).ok();
     assert_eq!(shown, token);
     assert!(shown.parse::<Token>().is_ok());

@@ -1,15 +1,14 @@
 //! A shared directory with a record, and ways from one host to another.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use leasehold::Record;
 use serde_json::Value;
 
 use super::support::host::Host;
-use super::support::{Answer, LEASEHOLD, clean, skip, snapshot};
+use super::support::{Answer, LEASEHOLD, chmod, clean, edit, record, skip, snapshot};
 
 /// The directory that hosts share, and beside it one that is the test's own.
 pub struct Place {
@@ -43,16 +42,12 @@ impl Place {
     }
 
     pub fn record(&self) -> Record {
-        Record::parse(&fs::read(self.lease()).unwrap()).unwrap()
+        record(self.lease().as_ref()).expect("a record")
     }
 
     /// Changes the owner line by hand.
     pub fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, Value>)) {
-        let text = fs::read_to_string(self.lease()).unwrap();
-        let (first, rest) = text.split_once('\n').unwrap();
-        let mut owner: Value = serde_json::from_str(first).unwrap();
-        change(owner.as_object_mut().unwrap());
-        fs::write(self.lease(), format!("{owner}\n{rest}")).unwrap();
+        edit(self.lease(), change);
     }
 
     /// Makes the record one of a host that nobody here is.
@@ -69,7 +64,7 @@ impl Place {
     pub fn script(&self, name: &str, body: &str) -> String {
         let path = self.own(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        chmod(&path, 0o755);
         format!("{} {{host}}", path.display())
     }
 
@@ -105,12 +100,7 @@ impl Place {
     pub fn ask_about(&self, mut command: Command, via: &str, options: &[&str], paths: &[&str]) -> Answer {
         let before = snapshot(self.dir());
         command.args(["ask", "--via", via, "--remote-command", LEASEHOLD]);
-        command
-            .args(options)
-            .arg("--")
-            .args(paths)
-            .current_dir(self.dir())
-            .stdin(Stdio::null());
+        command.args(options).arg("--").args(paths).current_dir(self.dir());
         let answer = command.output().unwrap().into();
         assert_eq!(snapshot(self.dir()), before, "asking changes nothing");
         answer
@@ -137,27 +127,6 @@ pub fn reaches(from: &Host, to: &Host) -> bool {
     can
 }
 
-/// `dead/asked` and the like; the exit code must agree.
-#[track_caller]
-pub fn verdict(answer: &Answer) -> String {
-    let fields: Vec<&str> = answer.stdout.trim_end_matches('\n').split('\t').collect();
-    assert_eq!(fields.len(), 5, "a tab line: {answer:?}");
-    let code = ["held", "dead", "undetermined", "free", "lapsed"]
-        .iter()
-        .position(|word| *word == fields[0]);
-    assert_eq!(code, usize::try_from(answer.code).ok(), "{answer:?}");
-    fields[..2].join("/")
-}
-
-pub fn claim(host: &Host, lease: &str, pid: i32) -> String {
-    host.run(&[LEASEHOLD, "claim", lease, "--owner", &pid.to_string()]).ok()
-}
-
 pub fn leasehold(words: &[&str]) -> Answer {
-    clean(LEASEHOLD)
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-        .into()
+    clean(LEASEHOLD).args(words).output().unwrap().into()
 }

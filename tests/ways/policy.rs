@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use leasehold::mount::LockReach;
 use leasehold::{Claim, Error, Judge, Reason};
 
-use super::place::{Place, claim};
+use super::place::Place;
 use super::support::faulty::{Call, Counted, Faulty};
-use super::support::host::{Host, initial, possible};
+use super::support::host::{Host, claim, initial, possible};
 use super::support::{LEASEHOLD, snapshot};
 
 const MACHINE: &str = "0123456789abcdef0123456789abcdef";

@@ -1,22 +1,17 @@
 //! OpenSSH as the transport, to a server of the test's own on the loopback.
 
 use std::fs;
-use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::place::{Place, claim, verdict};
-use super::support::host::{Host, possible};
-use super::support::{Answer, LEASEHOLD, clean, eventually};
+use super::place::Place;
+use super::support::host::{Host, claim, possible};
+use super::support::{Answer, LEASEHOLD, clean, eventually, is_root, skip_for, verdict};
 
-/// Says why nothing is proven here, or fails where it has to be.
 fn skip(why: &str) {
-    if std::env::var_os("LEASEHOLD_REQUIRE_SSH").is_some_and(|value| value == "1") {
-        panic!("LEASEHOLD_REQUIRE_SSH is set, and {why}");
-    }
-    let _ = writeln!(std::io::stderr(), "SKIP ssh: {why}");
+    skip_for("LEASEHOLD_REQUIRE_SSH", why);
 }
 
 fn key(path: &Path) {
@@ -38,7 +33,7 @@ fn openssh_carries_the_question() {
     if !Path::new(SSHD).exists() || clean("ssh").arg("-V").output().is_err() {
         return skip("there is no OpenSSH");
     }
-    if !nix::unistd::geteuid().is_root() {
+    if !is_root() {
         return skip("only root can start a server on a second host");
     }
     let place = Place::new();

@@ -1,94 +1,15 @@
-//! What the tests of `run` share.
+//! A directory with a record, and the runs that are started on it.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use leasehold::{Record, judge};
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, sigprocmask};
-use nix::unistd::Pid;
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, sigprocmask};
 
-#[path = "../support/host.rs"]
-#[allow(dead_code, reason = "other targets use the rest")]
-pub mod host;
-
-/// The command under test.
-pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
-
-/// Nothing here takes that long, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(40);
-
-/// Says why a test proves nothing here, or fails where everything has to be proven.
-pub fn skip(why: &str) {
-    if std::env::var_os("LEASEHOLD_REQUIRE_NAMESPACES").is_some_and(|value| value == "1") {
-        panic!("LEASEHOLD_REQUIRE_NAMESPACES is set, and {why}");
-    }
-    // Not by eprintln!, which the test harness keeps to itself.
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIP {name}: {why}");
-}
-
-/// A command that the environment of whoever runs the tests does not reach.
-pub fn clean(program: &str) -> Command {
-    let mut command = Command::new(program);
-    for variable in [
-        "LEASEHOLD_HOST_ID",
-        "LEASEHOLD_TOKEN",
-        "LEASEHOLD_PATH",
-        "LEASEHOLD_EPOCH",
-    ] {
-        command.env_remove(variable);
-    }
-    command
-}
-
-/// What a command answered.
-#[derive(Debug)]
-pub struct Answer {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl From<Output> for Answer {
-    fn from(output: Output) -> Self {
-        Self {
-            // A signal is no code at all.
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
-impl Answer {
-    /// Stdout of a command that must have ended with 0.
-    #[track_caller]
-    pub fn ok(self) -> String {
-        assert_eq!(self.code, 0, "{self:?}");
-        self.stdout.trim_end().to_owned()
-    }
-}
-
-/// Waits for a condition, but not for ever.
-#[track_caller]
-pub fn eventually(what: &str, mut met: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !met() {
-        assert!(Instant::now() < end, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// CLOCK_BOOTTIME.
-pub fn now() -> Duration {
-    use leasehold::clock::Clock;
-    leasehold::clock::BootClock.now()
-}
+use crate::support::{Answer, LEASEHOLD, Process, Running, clean, eventually, kill_all, record};
 
 /// A directory with a record, and every process that is started for it: they all end with it.
 pub struct Scene {
@@ -132,10 +53,7 @@ impl Scene {
     /// A command of this scene, in its directory, without input. It is killed should the test end before it.
     pub fn command(&self, program: &str) -> Command {
         let mut command = clean(program);
-        command
-            .current_dir(self.dir.path())
-            .env(MARK, &self.mark)
-            .stdin(Stdio::null());
+        command.current_dir(self.dir.path()).env(MARK, &self.mark);
         // SAFETY: system calls only.
         unsafe {
             command.pre_exec(|| {
@@ -172,7 +90,7 @@ impl Scene {
     /// The same, started. What it prints goes to files, which nobody has to read.
     pub fn start(&self, options: &str, script: &str) -> Running {
         let mut command = self.run(options, script);
-        Running::spawn(command.stdout(self.sink("stdout")).stderr(self.sink("stderr")))
+        Running::start(command.stdout(self.sink("stdout")).stderr(self.sink("stderr")))
     }
 
     fn sink(&self, name: &str) -> fs::File {
@@ -207,7 +125,7 @@ impl Scene {
     /// The record as it stands.
     #[track_caller]
     pub fn record(&self) -> Record {
-        Record::parse(&fs::read(self.lease()).unwrap()).unwrap()
+        record(&self.lease()).expect("a record")
     }
 
     /// As `held/process-running`, seen from here.
@@ -245,7 +163,7 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         let wanted = format!("{MARK}={}", self.mark);
-        host::kill_all("the scene", |process| {
+        kill_all("the scene", |process| {
             // That of a process which has ended is empty.
             let environment = fs::read(process.join("environ")).unwrap_or_default();
             environment
@@ -253,107 +171,4 @@ impl Drop for Scene {
                 .any(|variable| variable == wanted.as_bytes())
         });
     }
-}
-
-/// A started command. It is killed when it goes out of scope.
-#[derive(Debug)]
-pub struct Running {
-    child: Child,
-    pub process: Process,
-}
-
-impl Running {
-    pub fn spawn(command: &mut Command) -> Self {
-        let child = command.spawn().unwrap();
-        let process = Process::find(child.id().try_into().unwrap());
-        Self { child, process }
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
-    }
-
-    pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
-    }
-
-    /// Waits for its end.
-    #[track_caller]
-    pub fn status(&mut self) -> ExitStatus {
-        eventually("the command has ended", || self.has_ended());
-        self.child.wait().unwrap()
-    }
-
-    /// Waits for its end: the exit code.
-    #[track_caller]
-    pub fn code(&mut self) -> i32 {
-        self.status().code().expect("an exit code, not a signal")
-    }
-
-    pub fn input(&mut self) -> std::process::ChildStdin {
-        self.child.stdin.take().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A process, known by its start time too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    pub pid: i32,
-    start: u64,
-}
-
-impl Process {
-    #[track_caller]
-    pub fn find(pid: i32) -> Self {
-        let (_, start) = stat(pid).unwrap_or_else(|| panic!("there is no process {pid}"));
-        Self { pid, start }
-    }
-
-    /// Whether it runs, or is stopped: it is more than a zombie.
-    pub fn is_alive(self) -> bool {
-        self.state().is_some_and(|state| state != 'Z' && state != 'X')
-    }
-
-    pub fn is_stopped(self) -> bool {
-        self.state() == Some('T')
-    }
-
-    fn state(self) -> Option<char> {
-        stat(self.pid)
-            .filter(|(_, start)| *start == self.start)
-            .map(|(state, _)| state)
-    }
-
-    pub fn signal(self, signal: Signal) {
-        if self.state().is_some() {
-            let _ = kill(Pid::from_raw(self.pid), signal);
-        }
-    }
-
-    #[track_caller]
-    pub fn wait_for_end(self) {
-        eventually("the process has ended", || !self.is_alive());
-    }
-}
-
-/// State and start time.
-fn stat(pid: i32) -> Option<(char, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
-    Some((fields[0].chars().next()?, fields[19].parse().ok()?))
-}
-
-/// The lines of a process's status that tell how it takes signals.
-pub fn signal_lines(status: &str) -> Vec<&str> {
-    status
-        .lines()
-        .filter(|line| line.starts_with("Sig") && !line.starts_with("SigQ"))
-        .collect()
 }

@@ -1,57 +1,22 @@
-//! Records, processes and namespaces for these tests.
+//! Records of this host's processes, and what the command makes of a directory of them.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use leasehold::clock::{BootClock, Clock};
 use leasehold::identity::{Host, Process};
 use leasehold::{OwnerLine, Pid, Record, RunState, Token};
 use serde_json::Value;
 
-pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
+use crate::support::{self, Answer, Running, chmod, clean, eventually, is_root, now, skip};
 
-/// A command that the environment of whoever runs the tests does not reach.
-pub fn clean(program: &str) -> Command {
-    let mut command = Command::new(program);
-    for variable in [
-        "LEASEHOLD_HOST_ID",
-        "LEASEHOLD_TOKEN",
-        "LEASEHOLD_PATH",
-        "LEASEHOLD_EPOCH",
-    ] {
-        command.env_remove(variable);
-    }
-    command.stdin(Stdio::null());
-    command
-}
-
-#[derive(Debug)]
-pub struct Answer {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl From<Output> for Answer {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(128),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
+/// What lists records.
 impl Answer {
-    /// Lines of fields, without the directory in the path.
+    /// Lines of fields.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let row = |line: &str| line.split('\t').map(str::to_owned).collect();
         self.stdout.lines().map(row).collect()
     }
 
-    /// `name: verdict reason`, in order.
+    /// `name: verdict reason`, in order, without the directory in the path.
     pub fn verdicts(&self) -> Vec<String> {
         let row = |row: &Vec<String>| {
             let name = Path::new(&row[6]).file_name().expect("a file").to_string_lossy();
@@ -76,103 +41,13 @@ macro_rules! leasehold {
     }};
 }
 
-/// The same as a user who is not root and owns nothing; where these tests are not run by root, as that user.
-pub fn as_nobody(program: &str) -> Command {
-    if !is_root() {
-        return clean(program);
-    }
-    let mut command = clean("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
-    command
-}
-
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// Says why a test proves nothing here, or fails where everything has to be proven.
-pub fn skip(why: &str) {
-    if std::env::var_os("LEASEHOLD_REQUIRE_NAMESPACES").is_some_and(|value| value == "1") {
-        panic!("LEASEHOLD_REQUIRE_NAMESPACES is set, and {why}");
-    }
-    // Not by eprintln!, which the test harness keeps to itself.
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIP {name}: {why}");
-}
-
-/// Waits for a condition, but not for ever.
-#[track_caller]
-pub fn eventually(what: &str, mut met: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !met() {
-        assert!(Instant::now() < end, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A process that is ended with the test.
-#[derive(Debug)]
-pub struct Running(pub Child);
-
-impl Running {
-    pub fn start(command: &mut Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(command.spawn().expect("it starts"))
-    }
-
-    /// Something that does nothing.
-    pub fn idle() -> Self {
-        Self::start(clean("sleep").arg("1000"))
-    }
-
-    /// A shell that has done this much and waits.
-    pub fn shell(script: &str) -> Self {
-        let mut command = clean("sh");
-        // It becomes what it waits in: nothing of it outlives the test. Ignored signals stay ignored.
-        command.args(["-c", &format!("{script}\necho ready; exec sleep 1000")]);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("a shell starts");
-        let mut line = String::new();
-        let out = child.stdout.as_mut().expect("a pipe");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
-        assert_eq!(line, "ready\n");
-        Self(child)
-    }
-
-    pub fn pid(&self) -> Pid {
-        Pid::new(self.0.id().into()).expect("a pid")
-    }
-
-    pub fn runs(&mut self) -> bool {
-        self.0.try_wait().expect("a child can be waited for").is_none()
-    }
-
-    /// The signal that ended it.
-    pub fn signal(&mut self) -> Option<i32> {
-        use std::os::unix::process::ExitStatusExt;
-        self.0.wait().expect("a child can be waited for").signal()
-    }
-
-    pub fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// A directory of records that everybody may read.
 pub struct Dir(tempfile::TempDir);
 
 impl Dir {
     pub fn new() -> Self {
-        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+        chmod(dir.path(), 0o755);
         Self(dir)
     }
 
@@ -199,32 +74,11 @@ impl Dir {
     pub fn put(&self, name: &str, record: &Record) -> PathBuf {
         self.write(name, record.print())
     }
-
-    /// Everything that could be seen to have changed: names, bytes, inodes, times.
-    pub fn snapshot(&self) -> Vec<(PathBuf, u64, i64, i64, Vec<u8>)> {
-        use std::os::unix::fs::MetadataExt;
-        let entries = std::fs::read_dir(self.path()).expect("it can be listed");
-        let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-        paths.sort();
-        let seen = |path: PathBuf| {
-            let stat = std::fs::symlink_metadata(&path).expect("it is there");
-            let bytes = if stat.is_file() {
-                std::fs::read(&path).expect("it can be read")
-            } else {
-                Vec::new()
-            };
-            (path, stat.ino(), stat.mtime(), stat.mtime_nsec(), bytes)
-        };
-        paths.into_iter().map(seen).collect()
-    }
 }
 
 /// A record of this host and boot that names a process as it is now.
 pub fn record_of(pid: Pid) -> Record {
-    record(&Process::of(pid).expect("it runs"))
-}
-
-pub fn record(process: &Process) -> Record {
+    let process = Process::of(pid).expect("it runs");
     let here = Host::here().observer;
     Record {
         owner: OwnerLine {
@@ -278,7 +132,7 @@ pub fn with(mut record: Record, fields: &[(&str, &str)]) -> Record {
 /// A record as it stands in a file.
 #[track_caller]
 pub fn read(path: &Path) -> Record {
-    Record::parse(&std::fs::read(path).expect("it can be read")).expect("a record")
+    support::record(path).expect("a record")
 }
 
 /// Runs this very test again, alone, as the first process but one of a pid namespace with its own /proc, where pids can
@@ -318,7 +172,7 @@ pub fn in_pid_namespace(name: &str) -> bool {
 /// It gets another start time than what had the pid before: a start tick has 10 ms, and without pidfs (before Linux 6.9)
 /// nothing tells two processes of one pid and one tick apart.
 pub fn start_as(pid: Pid) -> Running {
-    let ticks = || BootClock.now().as_millis() / 10;
+    let ticks = || now().as_millis() / 10;
     let now = ticks();
     eventually("the next tick", || ticks() > now + 1);
     for _ in 0..20 {

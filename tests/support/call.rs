@@ -1,23 +1,17 @@
-//! Running the command as a user does, and looking at what it did to a directory.
-// Each of the test targets uses a part of it.
-#![allow(dead_code)]
+//! Calls of the command as a user makes them, and leases to make them on.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// The command under test.
-pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
+use super::{LEASEHOLD, Running, as_nobody, chmod, clean, edit, names, signal, wait_at_most};
 
 /// Whether this host has one: a bare container has none.
 pub fn has_a_machine_id() -> bool {
@@ -42,10 +36,10 @@ impl Run {
 
     /// Another program, in the same clean environment.
     pub fn program(program: impl AsRef<OsStr>) -> Self {
-        let mut command = Command::new(program);
-        for name in ["LEASEHOLD_TOKEN", "LEASEHOLD_PATH", "LEASEHOLD_HOST_ID"] {
-            command.env_remove(name);
-        }
+        Self::of(clean(program))
+    }
+
+    fn of(mut command: Command) -> Self {
         command.env("LEASEHOLD", LEASEHOLD);
         Self {
             command,
@@ -82,32 +76,27 @@ impl Run {
 
     /// Where standard output goes, instead of to the test.
     pub fn stdout(mut self, to: impl Into<Stdio>) -> Done {
-        self.command.stdout(to);
-        self.start_with(None).end()
+        self.command.stdout(to).stderr(Stdio::piped());
+        self.spawn().end()
     }
 
     /// Where standard error goes, instead of to the test.
     pub fn stderr(mut self, to: impl Into<Stdio>) -> Done {
-        self.command.stderr(to);
-        self.command.stdout(Stdio::null());
-        self.start_with(Some(())).end()
+        self.command.stdout(Stdio::null()).stderr(to);
+        self.spawn().end()
     }
 
-    pub fn start(mut self) -> Running {
-        self.command.stdout(Stdio::piped());
-        self.start_with(None)
+    pub fn start(mut self) -> Started {
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.spawn()
     }
 
-    fn start_with(mut self, stderr_given: Option<()>) -> Running {
-        self.command.stdin(Stdio::piped());
-        if stderr_given.is_none() {
-            self.command.stderr(Stdio::piped());
-        }
+    fn spawn(mut self) -> Started {
         let began = Instant::now();
-        let mut child = self.command.spawn().expect("the command starts");
+        let mut child = self.command.stdin(Stdio::piped()).spawn().expect("the command starts");
         // It may end before it has read everything, or anything.
         let _ = child.stdin.take().expect("a pipe").write_all(&self.input);
-        Running {
+        Started {
             what: format!("{:?}", self.command),
             stdout: child.stdout.take().map(reader),
             stderr: child.stderr.take().map(BufReader::new),
@@ -153,7 +142,7 @@ fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 }
 
 /// A call that has not ended yet.
-pub struct Running {
+pub struct Started {
     what: String,
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
@@ -162,9 +151,9 @@ pub struct Running {
     began: Instant,
 }
 
-impl Running {
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+impl Started {
+    pub fn pid(&self) -> i32 {
+        self.child.id().try_into().expect("a pid")
     }
 
     /// Waits for a line on stderr that holds this.
@@ -180,24 +169,22 @@ impl Running {
         }
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("a signal to the own child");
+    pub fn signal(&self, of: Signal) {
+        signal(&self.child, of);
     }
 
-    pub fn has_ended(&self) -> bool {
-        await_exit(&self.child, Duration::ZERO)
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_some()
     }
 
     /// Waits for the end.
     pub fn end(mut self) -> Done {
         let stderr = self.stderr.take().map(reader);
-        if !await_exit(&self.child, HANGS) {
+        let status = wait_at_most(&mut self.child, HANGS).unwrap_or_else(|| {
             let _ = self.child.kill();
             panic!("{} hangs", self.what);
-        }
+        });
         let took = self.began.elapsed();
-        let status = self.child.wait().expect("the child's end");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the output is UTF-8");
         let joined = |reader: Option<JoinHandle<Vec<u8>>>| {
             reader.map_or_else(Vec::new, |reader| reader.join().expect("what was read"))
@@ -210,14 +197,6 @@ impl Running {
             took,
         }
     }
-}
-
-/// Waits until a child has ended, for at most this long; whether it has.
-fn await_exit(child: &Child, at_most: Duration) -> bool {
-    let pidfd = pidfd_open(rustix::process::Pid::from_child(child), PidfdFlags::empty()).expect("a pidfd of the child");
-    let at_most = Timespec::try_from(at_most).expect("a short time");
-    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&at_most))).expect("poll") == 1
 }
 
 /// A call that has ended.
@@ -276,49 +255,11 @@ impl Done {
     }
 }
 
-/// A process of this host that can hold a lease; it ends with the test.
-pub struct Owner(Child);
-
-impl Owner {
-    pub fn start() -> Self {
-        let child = Command::new("sleep").arg("600").spawn();
-        Self(child.expect("sleep(1)"))
-    }
-
-    pub fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-
-    /// Ends it for good: reaped, so that its pid names nothing.
-    pub fn end(mut self) {
-        self.kill();
-    }
-
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// The pid of a process that has ended and been reaped.
-pub fn ended_pid() -> String {
-    let owner = Owner::start();
-    let pid = owner.pid();
-    owner.end();
-    pid
-}
-
 /// A directory with a lease in it, and a process to hold it.
 pub struct Site {
     pub dir: tempfile::TempDir,
     pub path: PathBuf,
-    pub owner: Owner,
+    pub owner: Running,
 }
 
 impl Site {
@@ -326,14 +267,19 @@ impl Site {
         let dir = tempfile::tempdir().expect("a directory");
         Self {
             path: dir.path().join("x.lease"),
-            owner: Owner::start(),
+            owner: Running::idle(),
             dir,
         }
     }
 
     /// The claim of the site's own process, ready for options.
     pub fn claim(&self) -> Run {
-        Run::new("claim").arg(&self.path).args(["--owner", &self.owner.pid()])
+        Run::new("claim").arg(&self.path).args(["--owner", &self.owner.id()])
+    }
+
+    /// Its owner ends; who claims from now on is another process.
+    pub fn end_owner(&mut self) {
+        self.owner = Running::idle();
     }
 
     /// Claims, and gives the token.
@@ -393,71 +339,14 @@ pub const FOREIGN: [(&str, &str); 3] = [
 ];
 
 pub fn forge(path: &Path, changes: &[(&str, Value)]) {
-    let text = std::fs::read_to_string(path).expect("a record");
-    let (first, rest) = text.split_once('\n').expect("lines");
-    let mut owner: serde_json::Map<String, Value> = serde_json::from_str(first).expect("an owner line");
-    for (key, value) in changes {
-        match value {
-            Value::Null => owner.shift_remove(*key),
-            value => owner.insert((*key).into(), value.clone()),
-        };
-    }
-    std::fs::write(path, format!("{}\n{rest}", Value::from(owner))).expect("write the record");
-}
-
-pub fn names(dir: &Path) -> Vec<OsString> {
-    let mut names: Vec<OsString> = std::fs::read_dir(dir)
-        .expect("list")
-        .map(|entry| entry.expect("an entry").file_name())
-        .collect();
-    names.sort();
-    names
-}
-
-/// Everything that a change of a file would show in, except when it was read.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Look {
-    inode: u64,
-    mode: u32,
-    links: u64,
-    size: u64,
-    mtime: (i64, i64),
-    ctime: (i64, i64),
-    content: Vec<u8>,
-}
-
-/// Looks at a directory and all that is in it, without opening anything but small regular files.
-pub fn snapshot(dir: &Path) -> BTreeMap<OsString, Look> {
-    let mut looks = BTreeMap::from([(OsString::from("."), look(dir))]);
-    for name in names(dir) {
-        let path = dir.join(&name);
-        looks.insert(name, look(&path));
-    }
-    looks
-}
-
-fn look(path: &Path) -> Look {
-    let found = path.symlink_metadata().expect("stat");
-    let content = if found.is_symlink() {
-        path.read_link().expect("a link").into_os_string().into_encoded_bytes()
-    } else if found.is_file() && found.size() < 1 << 20 {
-        std::fs::read(path).unwrap_or_default()
-    } else {
-        Vec::new()
-    };
-    Look {
-        inode: found.ino(),
-        mode: found.mode(),
-        links: found.nlink(),
-        size: found.size(),
-        mtime: (found.mtime(), found.mtime_nsec()),
-        ctime: (found.ctime(), found.ctime_nsec()),
-        content,
-    }
-}
-
-pub fn is_root() -> bool {
-    rustix::process::getuid().is_root()
+    edit(path, |owner| {
+        for (key, value) in changes {
+            match value {
+                Value::Null => owner.shift_remove(*key),
+                value => owner.insert((*key).into(), value.clone()),
+            };
+        }
+    });
 }
 
 /// A user without privileges: nobody when the tests run as root, else the tests' own.
@@ -481,19 +370,21 @@ impl Unprivileged {
     }
 
     pub fn run(&self, verb: &str) -> Run {
-        let leasehold = self.bin.path().join("leasehold");
-        if !is_root() {
-            return Run::program(leasehold).arg(verb);
-        }
-        Run::program("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-            .arg(leasehold)
-            .arg(verb)
+        Run::of(as_nobody(self.bin.path().join("leasehold"))).arg(verb)
     }
 }
 
-pub fn chmod(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
+/// Nothing in it drives a terminal.
+#[track_caller]
+pub fn is_harmless(output: &str) {
+    let drives = |char: char| {
+        let marks = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
+        char.is_control() && !matches!(char, '\n' | '\t')
+            || ('\u{202a}'..='\u{202e}').contains(&char)
+            || ('\u{2066}'..='\u{2069}').contains(&char)
+            || marks.contains(&char)
+    };
+    assert_eq!(output.chars().find(|char| drives(*char)), None, "{output:?}");
 }
 
 /// The id of a thread of this process that is not its leader; it stays for as long as the process.
