@@ -14,15 +14,8 @@ use support::host::possible;
 use support::{Answer, LEASEHOLD, clean, eventually};
 
 fn demo(temp: &Path) -> Command {
-    // Who runs the tests in the background ignores SIGINT, and that is inherited.
-    let mut demo = clean("env");
-    demo.args([
-        "--default-signal=INT",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/demo"),
-    ])
-    .env("LEASEHOLD_BIN", LEASEHOLD)
-    .env("TMPDIR", temp)
-    .stdin(Stdio::null());
+    let mut demo = clean(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/demo"));
+    demo.env("LEASEHOLD_BIN", LEASEHOLD).env("TMPDIR", temp);
     demo
 }
 

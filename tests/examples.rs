@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use leasehold::Record;
 use nix::sys::signal::Signal;
-use support::{Answer, LEASEHOLD, Running, clean, eventually, example, record};
+use support::{Answer, LEASEHOLD, Running, clean, eventually, example, make_foreign, record};
 
 fn program(name: &str) -> Command {
     let mut command = clean(example(name));
@@ -22,12 +22,10 @@ fn answer(command: &mut Command) -> Answer {
     command.output().expect("it starts").into()
 }
 
-/// Makes a record that of another host.
-fn make_foreign(path: &Path) {
+/// Makes the record at a path that of another host.
+fn move_away(path: &Path) {
     let mut record = record(path).expect("a record");
-    record.owner.host = Some("login-z".into());
-    record.owner.machine = None;
-    record.owner.boot = Some("0b7c1f5e-3a52-4c1e-9d11-6f2d0c8e4a77".into());
+    make_foreign(&mut record);
     fs::write(path, record.print()).expect("write");
 }
 
@@ -63,7 +61,7 @@ fn launcher_starts_a_bridge_once() {
     drop(first);
     let this = std::process::id().to_string();
     answer(clean(LEASEHOLD).args(["claim", "--owner", &this]).arg(&lease)).ok();
-    make_foreign(&lease);
+    move_away(&lease);
     let refused = answer(&mut launcher("exit 0"));
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("ssh login-z leasehold judge "), "{refused:?}");
@@ -140,7 +138,7 @@ fn orphan_scan_ends_what_is_of_this_host_and_role() {
     }
 
     let mut stranger = claimed("foreign.lease", "bridge");
-    make_foreign(&path("foreign.lease"));
+    move_away(&path("foreign.lease"));
     let refused = scan();
     assert_eq!(refused.code, 5, "{refused:?}");
     assert!(refused.stdout.contains("ssh login-z leasehold judge "), "{refused:?}");

@@ -696,15 +696,13 @@ impl Scene {
             Err(Error::Uncertain(_)) => {}
             Ok(false) | Err(_) => assert!(!is_new, "said to have failed: {}", context()),
         }
-        for (name, bytes) in &self.strangers {
-            assert_eq!(
-                std::fs::read(name).ok().as_ref(),
-                Some(bytes),
-                "{}: {}",
-                name.display(),
-                context()
-            );
-        }
+        let spares_strangers = || {
+            for (name, bytes) in &self.strangers {
+                let found = std::fs::read(name).ok();
+                assert_eq!(found.as_ref(), Some(bytes), "{}: {}", name.display(), context());
+            }
+        };
+        spares_strangers();
         if at == Some(Call::Create) && !case.lasting {
             let is_temp = |name: &OsString| names::parse_temp("x.lease".as_ref(), name.as_ref()).is_some();
             assert!(!support::names(self.dir()).iter().any(is_temp), "{}", context());
@@ -745,15 +743,7 @@ impl Scene {
         lease
             .release(None)
             .unwrap_or_else(|error| panic!("{error}: {}", context()));
-        for (name, bytes) in &self.strangers {
-            assert_eq!(
-                std::fs::read(name).ok().as_ref(),
-                Some(bytes),
-                "{}: {}",
-                name.display(),
-                context()
-            );
-        }
+        spares_strangers();
         fs.reached()
     }
 

@@ -5,7 +5,7 @@ use super::kit::agent::Node;
 use super::kit::lab::SERVER;
 use super::kit::turns::{Side, summary, time};
 use super::kit::{Lab, Result, until};
-use super::product::{BOTH, SOON, claim, each, ends, field};
+use super::product::{BOTH, SOON, claim, each, ends, field, stay};
 use std::time::{Duration, Instant};
 
 pub const ALONE: &[Scenario] = &[
@@ -91,9 +91,7 @@ fn rpcs_over(a: &Node, b: &Node, mount: &str, dir: &str) -> Result<Vec<(String, 
     note("claim, no record yet", cost, n, 25);
 
     let kept = format!("{mount}/{dir}/kept{}.lease", &mount[5..]);
-    let script = "echo up; exec sleep 1000";
-    let job = a.start(&["leasehold", "run", &kept, "--ttl", "6s", "--", "sh", "-c", script])?;
-    job.prints("up", SOON)?;
+    let job = stay(a, &kept, &["--ttl", "6s"])?;
     let before = a.rpcs(mount)?;
     let beats = until("six heartbeats", SOON * 2, || {
         let since = a.rpcs(mount)?.since(&before);

@@ -3,7 +3,7 @@
 use super::Scenario;
 use super::kit::agent::Node;
 use super::kit::{Lab, NodeSpec, Result, until};
-use super::product::{BOTH, SOON, claim, each, ended, ends, field, judge};
+use super::product::{BOTH, SOON, claim, each, ended, ends, field, judge, stay};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -172,18 +172,7 @@ fn local_locks(lab: &mut Lab) -> Result {
         let at = format!("/mnt/n{i}");
         mount(&c, &at, options)?;
         let (here, there) = (format!("{at}/{dir}/{i}.lease"), format!("/mnt/v3/{dir}/{i}.lease"));
-        let job = c.start(&[
-            "leasehold",
-            "run",
-            &here,
-            "--ttl",
-            "5s",
-            "--",
-            "sh",
-            "-c",
-            "echo up; exec sleep 1000",
-        ])?;
-        job.prints("up", SOON)?;
+        let job = stay(&c, &here, &["--ttl", "5s"])?;
         ends(&c, &["leasehold", "show", &here, "--field", "lock"], 2)?;
         assert_eq!(judge(&c, &here, &[])?, "held/process-running");
         // A lock of the same kind there would be free to take, and nobody is misled by that.
@@ -216,18 +205,7 @@ fn attested(lab: &mut Lab) -> Result {
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("lock")?);
     let leases = BOTH.map(|mount| format!("{mount}/{dir}/{}.lease", &mount[5..]));
     for lease in &leases {
-        let job = a.start(&[
-            "leasehold",
-            "run",
-            lease,
-            "--ttl",
-            "300s",
-            "--",
-            "sh",
-            "-c",
-            "echo up; exec sleep 1000",
-        ])?;
-        job.prints("up", SOON)?;
+        stay(&a, lease, &["--ttl", "300s"])?;
         assert_eq!(field(&b, lease, "lock")?, "flock");
     }
     let [v4, v3] = &leases;

@@ -63,6 +63,14 @@ pub fn claim(node: &Node, path: &str, more: &[&str]) -> Result<String> {
     ends(node, &words, 0)
 }
 
+/// A run that stays, and has begun.
+pub fn stay(node: &Node, path: &str, more: &[&str]) -> Result<Job> {
+    let script = ["--", "sh", "-c", "echo up; exec sleep 1000"];
+    let job = node.start(&[&["leasehold", "run", path], more, &script].concat())?;
+    job.prints("up", SOON)?;
+    Ok(job)
+}
+
 /// `leasehold run` with a worker that the witness hears; the shortest ttl, unless told.
 pub fn keep(lab: &Lab, witness: &Witness, node: &Node, path: &str, hold: Duration, more: &[&str]) -> Result<Job> {
     let worker = witness.worker(&lab.agent_words(), hold, "done");

@@ -5,7 +5,7 @@ use super::kit::lab::SERVER;
 use super::kit::witness::Witness;
 use super::kit::{Lab, Mount, NodeSpec, Result, until};
 use super::product::{
-    BOTH, LONG, SOON, TAKEOVER, claim, each, ended, ends, field, held_by, judge, keep, must_be_right, runs,
+    BOTH, LONG, SOON, TAKEOVER, claim, each, ended, ends, field, held_by, judge, keep, must_be_right, runs, stay,
 };
 use std::time::Duration;
 
@@ -56,18 +56,7 @@ fn full(lab: &mut Lab) -> Result {
             format!("{mount}/{dir}/held{}.lease", &mount[5..]),
             format!("{mount}/{dir}/free{}.lease", &mount[5..]),
         );
-        let job = a.start(&[
-            "leasehold",
-            "run",
-            &held,
-            "--ttl",
-            "5s",
-            "--",
-            "sh",
-            "-c",
-            "echo up; exec sleep 1000",
-        ])?;
-        job.prints("up", SOON)?;
+        let job = stay(&a, &held, &["--ttl", "5s"])?;
         let token = claim(&a, &free, &[])?;
         ends(&a, &["leasehold", "release", &free, "--token", &token], 0)?;
         kept.push((held, job, free));
@@ -110,18 +99,7 @@ fn read_only(lab: &mut Lab) -> Result {
     let mut kept = Vec::new();
     for mount in BOTH {
         let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);
-        let job = a.start(&[
-            "leasehold",
-            "run",
-            &lease,
-            "--ttl",
-            "6s",
-            "--",
-            "sh",
-            "-c",
-            "echo up; exec sleep 1000",
-        ])?;
-        job.prints("up", SOON)?;
+        let job = stay(&a, &lease, &["--ttl", "6s"])?;
         kept.push((lease, job));
     }
     export(lab, "ro")?;
@@ -158,20 +136,7 @@ fn soft(lab: &mut Lab) -> Result {
         let ours = format!("{mount}/{dir}/ours{}.lease", &mount[5..]);
         claim(&a, &held, &[])?;
         let status = format!("/run/status{}", &mount[5..]);
-        let job = c.start(&[
-            "leasehold",
-            "run",
-            &ours,
-            "--ttl",
-            "5s",
-            "--status-file",
-            &status,
-            "--",
-            "sh",
-            "-c",
-            "echo up; exec sleep 1000",
-        ])?;
-        job.prints("up", SOON)?;
+        let job = stay(&c, &ours, &["--ttl", "5s", "--status-file", &status])?;
         let pid = field(&c, &ours, "pid")?;
         let free = format!("{mount}/{dir}/free{}.lease", &mount[5..]);
         kept.push((held, ours, free, job, status, pid));

@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use super::kit::{Lab, Result};
-use super::product::{BOTH, SOON, claim, each, ended, ends, field, judge};
+use super::product::{BOTH, SOON, claim, each, ended, ends, field, judge, stay};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -34,19 +34,7 @@ fn founding(lab: &mut Lab) -> Result {
             format!("{home}/bridge{}.lease", &mount[5..]),
             format!("{home}/thread.lease"),
         );
-        let script = "echo up; exec sleep 1000";
-        let job = a.start(&[
-            "leasehold",
-            "run",
-            &bridge,
-            "--set",
-            "appserver=10.0.0.1:4100",
-            "--",
-            "sh",
-            "-c",
-            script,
-        ])?;
-        job.prints("up", SOON)?;
+        let job = stay(&a, &bridge, &["--set", "appserver=10.0.0.1:4100"])?;
         let token = claim(&a, &thread, &[])?;
         assert_eq!(judge(&a, &bridge, &[])?, "held/process-running");
 
@@ -145,18 +133,7 @@ fn broken(lab: &mut Lab) -> Result {
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("break")?);
     each(&BOTH, |mount| {
         let lease = format!("{mount}/{dir}/{}.lease", &mount[5..]);
-        let job = a.start(&[
-            "leasehold",
-            "run",
-            &lease,
-            "--ttl",
-            "6s",
-            "--",
-            "sh",
-            "-c",
-            "echo up; exec sleep 1000",
-        ])?;
-        job.prints("up", SOON)?;
+        let job = stay(&a, &lease, &["--ttl", "6s"])?;
         let (token, pid) = (field(&b, &lease, "token")?, field(&b, &lease, "pid")?);
         let wrong = "0".repeat(32);
         let told = |token: &str, code| {

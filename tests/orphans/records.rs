@@ -6,7 +6,7 @@ use leasehold::identity::{Host, Process};
 use leasehold::{OwnerLine, Pid, Record, RunState, Token};
 use serde_json::Value;
 
-use crate::support::{self, Answer, Running, chmod, clean, eventually, is_root, now, skip};
+use crate::support::{self, Answer, Running, chmod, clean, eventually, is_root, make_foreign, now, skip};
 
 /// What lists records.
 impl Answer {
@@ -116,9 +116,7 @@ pub fn record_of(pid: Pid) -> Record {
 /// A record of another host that happens to name the same pid.
 pub fn foreign(pid: Pid) -> Record {
     let mut record = record_of(pid);
-    record.owner.host = Some("login-z".into());
-    record.owner.machine = Some("ffffffffffff4fffbfffffffffffffff".into());
-    record.owner.boot = Some("00000001-1111-4222-8333-444455556666".into());
+    make_foreign(&mut record);
     record
 }
 

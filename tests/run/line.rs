@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::scene::Scene;
 use crate::support::faulty::stand_in::{Call, stand_in};
-use crate::support::{eventually, now};
+use crate::support::{eventually, make_foreign, now};
 
 /// What a busy machine may add to any bound.
 const SLACK: Duration = Duration::from_secs(3);
@@ -60,9 +60,7 @@ fn a_release_on_another_host_is_seen_within_a_poll() {
         fs::write(scene.file("new"), record.print()).unwrap();
         fs::rename(scene.file("new"), scene.lease()).unwrap();
     };
-    record.owner.host = Some("elsewhere".into());
-    record.owner.machine = Some("fedcba98765443218fedcba987654321".into());
-    record.owner.boot = Some("11111111-2222-4333-8444-555555555555".into());
+    make_foreign(&mut record);
     record.owner.ttl = None;
     publish(&record);
     let mut next = scene.start("--wait 60s", "touch in");

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold::{Record, judge};
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::Signal;
 
-use crate::support::{Answer, LEASEHOLD, Process, Running, clean, eventually, kill_all, record};
+use crate::support::{Answer, LEASEHOLD, Process, Running, clean, eventually, kill_all, make_foreign, record};
 
 /// A directory with a record, and every process that is started for it: they all end with it.
 pub struct Scene {
@@ -54,17 +54,8 @@ impl Scene {
     pub fn command(&self, program: &str) -> Command {
         let mut command = clean(program);
         command.current_dir(self.dir.path()).env(MARK, &self.mark);
-        // SAFETY: system calls only.
-        unsafe {
-            command.pre_exec(|| {
-                // Whoever runs the tests may ignore some, as a shell does for what it starts in the background.
-                for usual in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
-                    nix::sys::signal::signal(usual, SigHandler::SigDfl)?;
-                }
-                sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-                Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)
-            });
-        }
+        // SAFETY: a system call only.
+        unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)) };
         command
     }
 
@@ -148,12 +139,10 @@ impl Scene {
     /// Puts a complete record of another host and claim in place of the present one.
     pub fn take_from_elsewhere(&self) {
         let mut record = self.record();
+        make_foreign(&mut record);
         let owner = &mut record.owner;
         owner.token = "0123456789abcdef0123456789abcdef".parse().unwrap();
         (owner.epoch, owner.seq) = (owner.epoch + 1, owner.seq + 1);
-        owner.host = Some("elsewhere".into());
-        owner.machine = Some("fedcba98765443218fedcba987654321".into());
-        owner.boot = Some("11111111-2222-4333-8444-555555555555".into());
         owner.keeper = None;
         fs::write(self.file("foreign"), record.print()).unwrap();
         fs::rename(self.file("foreign"), self.lease()).unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use leasehold::{Keeper, Record};
 
-use crate::support::{Answer, LEASEHOLD, Running, chmod, clean, record, say_skipped, skip_for};
+use crate::support::{Answer, LEASEHOLD, Running, chmod, clean, make_foreign, record, say_skipped, skip_for};
 
 const FUNCTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/leasehold.sh");
 
@@ -99,9 +99,7 @@ impl Records {
 
         let held = fs::read(records.file("held.lease")).unwrap();
         let mut foreign = records.record("held.lease");
-        foreign.owner.host = Some("login-z".into());
-        foreign.owner.machine = Some("ffffffffffff4fffbfffffffffffffff".into());
-        foreign.owner.boot = Some("00000001-1111-4222-8333-444455556666".into());
+        make_foreign(&mut foreign);
         records.write("foreign.lease", &foreign.print());
         let line = held.iter().position(|byte| *byte == b'\n').unwrap();
         records.write("torn.lease", &held[..line]);

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use serde_json::Value;
 
 /// The command under test.
@@ -40,7 +42,7 @@ pub fn say_skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIP {name}: {why}");
 }
 
-/// A command without input, that the environment of whoever runs the tests does not reach.
+/// A command without input and with the usual signals, that the environment of whoever runs the tests does not reach.
 pub fn clean(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for variable in [
@@ -51,8 +53,18 @@ pub fn clean(program: impl AsRef<OsStr>) -> Command {
     ] {
         command.env_remove(variable);
     }
-    command.stdin(Stdio::null());
+    // SAFETY: system calls only.
+    unsafe { command.stdin(Stdio::null()).pre_exec(usual_signals) };
     command
+}
+
+/// Whoever runs the tests may ignore some, as a shell does for what it starts in the background.
+fn usual_signals() -> std::io::Result<()> {
+    for usual in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
+        // SAFETY: it is no handler.
+        unsafe { signal(usual, SigHandler::SigDfl) }?;
+    }
+    Ok(sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?)
 }
 
 /// The same as a user who owns nothing; where root does not run the tests, as who does.

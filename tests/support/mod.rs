@@ -63,6 +63,13 @@ pub fn record(path: &Path) -> Option<Record> {
     }
 }
 
+/// Makes a record one of a host that nobody here is.
+pub fn make_foreign(record: &mut Record) {
+    record.owner.host = Some("login-z".into());
+    record.owner.machine = Some("fedcba98765443218fedcba987654321".into());
+    record.owner.boot = Some("00000001-1111-4222-8333-444455556666".into());
+}
+
 /// A directory for a test.
 pub fn directory() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a temporary directory");
