@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::pty::OpenptyResult;
-use support::{Answer, LEASEHOLD, clean, skip};
+use support::{Answer, LEASEHOLD, chmod, clean, skip};
 
 /// A block of code.
 #[derive(Default)]
@@ -171,7 +171,7 @@ fn follow(commands: &[String], pty: OpenptyResult) -> BTreeMap<usize, Answer> {
     symlink(LEASEHOLD, part("bin/leasehold")).unwrap();
     let ssh = "#!/bin/sh\nshift $(($# - 1))\nLEASEHOLD_HOST_ID=login-a exec sh -c \"$1\"\n";
     fs::write(part("bin/ssh"), ssh).unwrap();
-    fs::set_permissions(part("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    chmod(part("bin/ssh"), 0o755);
     symlink(root().join("scripts"), part("home/scripts")).unwrap();
 
     let mut script = String::new();

@@ -134,7 +134,7 @@ fn orphan_scan_ends_what_is_of_this_host_and_role() {
     orphan.status();
     assert!(worker.runs(), "another role");
     for name in ["orphan.lease", "died.lease"] {
-        assert!(record(&path(name)).unwrap().owner.ended.is_some(), "{name}");
+        assert!(record(path(name)).unwrap().owner.ended.is_some(), "{name}");
     }
 
     let mut stranger = claimed("foreign.lease", "bridge");

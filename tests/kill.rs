@@ -326,9 +326,7 @@ impl Scene {
     }
 
     fn run(&self, arguments: &[&str]) -> (ExitStatus, String) {
-        let output = self.worker(arguments).output().expect("the worker starts");
-        let said = [output.stdout, output.stderr].concat();
-        (output.status, String::from_utf8_lossy(&said).into_owned())
+        support::run(&mut self.worker(arguments))
     }
 
     /// The change, made by another process which gets the signal on its way.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use support::call::{Done, Run, Site, Unprivileged, forge};
-use support::{Running, chmod, is_root, names, skip, snapshot, stat};
+use support::{Running, chmod, is_root, names, skip, snapshot};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -466,7 +466,7 @@ mod signals {
             let before = snapshot(site.dir.path());
             let mut waiting = site.claim().args(["--wait", "1h"]).start();
             waiting.says("waiting for");
-            waiting.signal(signal);
+            waiting.child.signal(signal);
             let done = waiting.end();
             assert_eq!(done.signal(), Some(signal as i32));
             at_once(&done);
@@ -583,9 +583,8 @@ mod planted {
         symlink(RIVAL, dir.join(".x.lease.ballot-3")).expect("symlink");
         let mut claim = site.claim().arg("--give-way").start();
         // Its own temp file is there, and it sleeps: it waits for the rival.
-        let pid = claim.pid();
-        while site.names().len() < 4 || stat(pid).is_none_or(|(state, _)| state != 'S') {
-            assert!(!claim.has_ended(), "it has not waited");
+        while site.names().len() < 4 || claim.child.process.state() != Some('S') {
+            assert!(claim.child.runs(), "it has not waited");
         }
         std::fs::rename(dir.join(RIVAL), &site.path).expect("rename");
         let done = claim.end();

@@ -95,7 +95,7 @@ fn race(claims: u64, options: &[&str]) {
 
     // Nobody is left: one quiet claim tidies up.
     let last = [&["--log", log_name, "--side", side_name, "--claims", "1"], options].concat();
-    let (status, said) = support::run(&record, &last);
+    let (status, said) = support::run(&mut support::contend(&record, &last));
     assert!(status.success(), "{status}: {said}");
     assert_eq!(support::names(dir.path()), ["x.lease"]);
     let left = support::record(&record).expect("a record");

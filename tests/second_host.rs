@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -787,7 +787,7 @@ fn a_renewed_lease_does_not_lapse() {
             times
         });
         let mut waiting = b.command(LEASEHOLD);
-        let waiting = waiting.args(claim.split(' ')).stdin(Stdio::null()).output().unwrap();
+        let waiting = waiting.args(claim.split(' ')).output().unwrap();
         over.store(true, Ordering::Relaxed);
         let answer = Answer::from(waiting);
         assert_eq!(answer.code, 75, "{answer:?}");

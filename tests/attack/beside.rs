@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::FileType;
 
 use crate::place::{OTHER, Place, TOKEN, USER, each, possible};
+use crate::support::chmod;
 
 /// A temp name that no host knows the writer of.
 const TEMP: &str = ".x.lease.t-00000000000000010000000100000001";
@@ -80,9 +81,8 @@ const PLANTS: &[(&str, Plant)] = &[
         _ = place.plant(name(path), "../outside/secret")
     }),
     (UNREADABLE, |place, path| {
-        use std::os::unix::fs::PermissionsExt;
         place.plant(name(path), "secret");
-        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).expect("chmod");
+        chmod(path, 0o000);
     }),
 ];
 

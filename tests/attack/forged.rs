@@ -1,13 +1,13 @@
 //! Records that name processes which nobody should end or believe in.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::chown;
 
 use serde_json::{Value, json};
 
 use crate::place::{GROUP, OTHER, Place, TOKEN, USER, each, possible, token};
 use crate::support::call::{Run, forge, thread_id};
-use crate::support::{snapshot, stat};
+use crate::support::{chmod, snapshot, stat};
 
 #[test]
 fn of_processes_that_are_none_or_everybodys() {
@@ -106,7 +106,7 @@ fn by_others_end_nobody() {
             "written by its user, who let everybody write into it",
             |place| {
                 place.put(USER, &place.record_of(place.sentinel(USER)));
-                fs::set_permissions(place.path(), fs::Permissions::from_mode(0o646)).expect("chmod");
+                chmod(place.path(), 0o646);
             },
             "others may write into it",
         ),
@@ -115,7 +115,7 @@ fn by_others_end_nobody() {
             |place| {
                 place.put(0, &place.record_of(place.sentinel(USER)));
                 chown(place.path(), Some(0), Some(GROUP)).expect("chown");
-                fs::set_permissions(place.path(), fs::Permissions::from_mode(0o664)).expect("chmod");
+                chmod(place.path(), 0o664);
             },
             "others may write into it",
         ),
@@ -157,7 +157,7 @@ fn through_the_mode_of_a_planted_record() {
     let mut vacant = place.record_of(place.sentinel(OTHER));
     vacant.owner.ended = Some("2026-01-01T00:00:00Z".into());
     place.put(OTHER, &vacant);
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o666)).expect("chmod");
+    chmod(place.path(), 0o666);
     let owner = place.sentinel(0).to_string();
     let claimed = place.harmless(0, &["claim", "PATH", "--owner", &owner]);
     claimed.expect_code(0);
@@ -187,7 +187,7 @@ fn by_its_own_user_it_is_stopped() {
     for (writer, mode) in [(USER, 0o644), (USER, 0o664), (0, 0o644)] {
         let place = Place::new();
         place.put(writer, &place.record_of(place.sentinel(USER)));
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).expect("chmod");
+        chmod(place.path(), mode);
         place.run(USER, "stop").arg(place.path()).done().expect_code(0);
     }
 }

@@ -1,10 +1,11 @@
 //! Who may take from whom: shared, sticky and group directories.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, chown};
 
 use crate::place::{GROUP, OTHER, Place, USER, possible};
 use crate::support::call::{Done, Run};
+use crate::support::chmod;
 
 fn claim(place: &Place, uid: u32) -> Done {
     let owner = place.sentinel(uid).to_string();
@@ -18,7 +19,7 @@ fn a_sticky_directory_keeps_users_apart() {
         return;
     }
     let place = Place::new();
-    fs::set_permissions(place.shared(), fs::Permissions::from_mode(0o1777)).expect("chmod");
+    chmod(place.shared(), 0o1777);
     let token = claim(&place, USER).expect_code(0).stdout.trim().to_owned();
     let record = fs::read(place.path()).expect("read");
     claim(&place, OTHER).expect_code(5);
@@ -49,7 +50,7 @@ fn a_group_shares_a_directory() {
     }
     let place = Place::new();
     chown(place.shared(), Some(0), Some(GROUP)).expect("chown");
-    fs::set_permissions(place.shared(), fs::Permissions::from_mode(0o2770)).expect("chmod");
+    chmod(place.shared(), 0o2770);
     let member = |uid: u32, words: &[&str]| {
         let groups = [
             format!("--reuid={uid}"),
@@ -92,7 +93,7 @@ fn no_mode_of_a_planted_record_gives_rights() {
         let mut vacant = place.record_of(place.sentinel(OTHER));
         vacant.owner.ended = Some("2026-01-01T00:00:00Z".into());
         place.put(OTHER, &vacant);
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).expect("chmod");
+        chmod(place.path(), mode);
         let owner = place.sentinel(0).to_string();
         place.harmless(0, &["claim", "PATH", "--owner", &owner]).expect_code(0);
         let stat = fs::metadata(place.path()).expect("a record");

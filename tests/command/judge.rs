@@ -248,7 +248,7 @@ fn observing_tells_a_lapse_and_a_renewal() {
     let token = renewed.claim().args(["--ttl", "1h"]).ok().trim_end().to_owned();
     renewed.make_foreign();
     let mut watching = renewed.run("judge").args(["--observe", "90s", "--json"]).start();
-    while !watching.has_ended() {
+    while watching.child.runs() {
         renewed.holder("renew", &token).ok();
     }
     let seen = watching.end();

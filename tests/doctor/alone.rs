@@ -1,12 +1,11 @@
 //! From one host alone.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::Said;
 use super::support::host::{Host, Process, initial, other_users, possible};
-use super::support::{LEASEHOLD, clean, directory, names};
+use super::support::{LEASEHOLD, chmod, clean, directory, names};
 
 fn doctor(dir: &Path) -> Said {
     let mut command = clean(LEASEHOLD);
@@ -82,7 +81,7 @@ fn who_may_write_is_told_by_the_mode() {
         (0o777, 2, "warning: mode 0777: everybody may write"),
         (0o1777, 2, "warning: mode 1777: everybody may write, sticky"),
     ] {
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+        chmod(dir.path(), mode);
         let said = on(&host, dir.path().to_str().unwrap());
         assert_eq!(said.code, code, "{}", said.json);
         assert!(said.of("permissions").starts_with(what), "{}", said.json);
@@ -96,7 +95,7 @@ fn a_directory_of_somebody_else_cannot_be_used() {
         return;
     }
     let (dir, _) = directory();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    chmod(dir.path(), 0o755);
     let said = Said::from(host.leasehold_as_nobody(&format!("doctor {} --json", dir.path().display())));
     assert_eq!((said.code, said.bad()), (74, vec!["create"]), "{}", said.json);
     assert!(said.of("create").contains("Permission denied"), "{}", said.json);
@@ -201,7 +200,7 @@ fn hidden_processes_are_told_to_who_does_not_see_them() {
         return;
     }
     let (dir, _) = directory();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    chmod(dir.path(), 0o777);
     let host = Host::named("login-a").hidepid().operator_id("place-7").start();
     let words = format!("doctor {} --json", dir.path().display());
     let said = Said::from(host.leasehold_as_nobody(&words));

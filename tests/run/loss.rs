@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Claim, Judge, Record, Run};
+use leasehold::{Claim, Judge, Run};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde_json::Value;
 
@@ -317,7 +317,7 @@ fn report(scene: &Scene) -> Value {
 /// Hangs the filesystem now, and gives the beat that stands in the record: when the last heartbeat that counted began.
 fn hang(scene: &Scene) -> Duration {
     fs::write(scene.file("hang"), "").unwrap();
-    Duration::from_millis(Record::parse(&fs::read(scene.lease()).unwrap()).unwrap().beat)
+    Duration::from_millis(beat(scene))
 }
 
 /// The record stands, and what comes before the command may start takes longer than the ttl. Meanwhile another has it.

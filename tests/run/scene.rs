@@ -116,7 +116,7 @@ impl Scene {
     /// The record as it stands.
     #[track_caller]
     pub fn record(&self) -> Record {
-        record(&self.lease()).expect("a record")
+        record(self.lease()).expect("a record")
     }
 
     /// As `held/process-running`, seen from here.

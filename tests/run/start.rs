@@ -9,7 +9,7 @@ use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocma
 use serde_json::Value;
 
 use crate::scene::Scene;
-use crate::support::{Answer, LEASEHOLD, Process, Running, eventually};
+use crate::support::{Answer, LEASEHOLD, Process, Running, eventually, record};
 
 /// The program finds itself named as owner and its parent as keeper: both were written before it began.
 #[test]
@@ -17,7 +17,7 @@ fn the_record_names_the_command_before_it_runs() {
     let scene = Scene::new();
     let script = r#"cp "$LEASEHOLD_PATH" seen; echo "$$ $PPID $LEASEHOLD_TOKEN $LEASEHOLD_EPOCH $LEASEHOLD_PATH""#;
     let told = scene.run_to_end("--ttl 30s --set role=bridge", script).ok();
-    let seen = leasehold::Record::parse(&fs::read(scene.file("seen")).unwrap()).unwrap();
+    let seen = record(scene.file("seen")).expect("a record");
     let owner = seen.owner;
     let keeper = owner.keeper.expect("a keeper");
     let words: Vec<&str> = told.split(' ').collect();

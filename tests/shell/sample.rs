@@ -7,7 +7,7 @@ fn demo(leasehold: &str) -> (Answer, usize) {
     let temp = tempfile::tempdir().unwrap();
     let mut demo = clean(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/sample-launcher/demo"));
     demo.env("LEASEHOLD_BIN", leasehold).env("TMPDIR", temp.path());
-    let answer = demo.stdin(std::process::Stdio::null()).output().unwrap().into();
+    let answer = demo.output().unwrap().into();
     (answer, std::fs::read_dir(temp.path()).unwrap().count())
 }
 

@@ -115,7 +115,7 @@ impl Records {
     }
 
     fn record(&self, name: &str) -> Record {
-        record(&self.file(name)).expect("a record")
+        record(self.file(name)).expect("a record")
     }
 
     pub fn file(&self, name: &str) -> std::path::PathBuf {

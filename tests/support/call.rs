@@ -4,14 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::{LEASEHOLD, Running, as_nobody, chmod, clean, edit, names, signal, wait_at_most};
+use super::{LEASEHOLD, Running, as_nobody, chmod, clean, edit, names, wait_at_most};
 
 /// Whether this host has one: a bare container has none.
 pub fn has_a_machine_id() -> bool {
@@ -93,13 +92,13 @@ impl Run {
 
     fn spawn(mut self) -> Started {
         let began = Instant::now();
-        let mut child = self.command.stdin(Stdio::piped()).spawn().expect("the command starts");
+        let mut child = Running::start(self.command.stdin(Stdio::piped()));
         // It may end before it has read everything, or anything.
-        let _ = child.stdin.take().expect("a pipe").write_all(&self.input);
+        let _ = child.input().write_all(&self.input);
         Started {
             what: format!("{:?}", self.command),
-            stdout: child.stdout.take().map(reader),
-            stderr: child.stderr.take().map(BufReader::new),
+            stdout: child.child.stdout.take().map(reader),
+            stderr: child.child.stderr.take().map(BufReader::new),
             said: String::new(),
             child,
             began,
@@ -143,19 +142,15 @@ fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 
 /// A call that has not ended yet.
 pub struct Started {
+    pub child: Running,
     what: String,
-    child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Option<BufReader<std::process::ChildStderr>>,
+    stderr: Option<BufReader<ChildStderr>>,
     said: String,
     began: Instant,
 }
 
 impl Started {
-    pub fn pid(&self) -> i32 {
-        self.child.id().try_into().expect("a pid")
-    }
-
     /// Waits for a line on stderr that holds this.
     pub fn says(&mut self, text: &str) {
         let stderr = self.stderr.as_mut().expect("stderr is read here");
@@ -169,21 +164,10 @@ impl Started {
         }
     }
 
-    pub fn signal(&self, of: Signal) {
-        signal(&self.child, of);
-    }
-
-    pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("a child can be waited for").is_some()
-    }
-
     /// Waits for the end.
     pub fn end(mut self) -> Done {
         let stderr = self.stderr.take().map(reader);
-        let status = wait_at_most(&mut self.child, HANGS).unwrap_or_else(|| {
-            let _ = self.child.kill();
-            panic!("{} hangs", self.what);
-        });
+        let status = wait_at_most(&mut self.child.child, HANGS).unwrap_or_else(|| panic!("{} hangs", self.what));
         let took = self.began.elapsed();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the output is UTF-8");
         let joined = |reader: Option<JoinHandle<Vec<u8>>>| {

@@ -45,8 +45,8 @@ pub fn example(name: &str) -> PathBuf {
 }
 
 /// Runs a worker to its end: its exit status and what it said.
-pub fn run(record: &Path, arguments: &[&str]) -> (ExitStatus, String) {
-    let output = contend(record, arguments).output().expect("the worker starts");
+pub fn run(worker: &mut Command) -> (ExitStatus, String) {
+    let output = worker.output().expect("the worker starts");
     let said = [output.stdout, output.stderr].concat();
     (output.status, String::from_utf8_lossy(&said).into_owned())
 }
@@ -55,7 +55,8 @@ pub fn run(record: &Path, arguments: &[&str]) -> (ExitStatus, String) {
 ///
 /// # Panics
 /// When it is not complete.
-pub fn record(path: &Path) -> Option<Record> {
+pub fn record(path: impl AsRef<Path>) -> Option<Record> {
+    let path = path.as_ref();
     match std::fs::read(path) {
         Ok(bytes) => Some(Record::parse(&bytes).unwrap_or_else(|flaw| panic!("{}: {flaw}", path.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,

@@ -13,7 +13,7 @@ use super::{PATIENCE, clean, eventually};
 /// A child that is killed with the test.
 #[derive(Debug)]
 pub struct Running {
-    child: Child,
+    pub(super) child: Child,
     pub process: Process,
 }
 

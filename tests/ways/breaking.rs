@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use leasehold::{Claim, Error, Holder, Judge, Record, Token, break_lease, judge};
+use leasehold::{Claim, Error, Holder, Judge, Token, break_lease, judge};
 use nix::errno::Errno;
 use serde_json::Value;
 
@@ -255,7 +255,6 @@ fn a_running_holder_finds_out_and_stops() {
         let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", pid_file.display());
         let mut run = clean(LEASEHOLD)
             .args(["run", &lease, "--ttl", "5s", "--", "sh", "-c", &script])
-            .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -403,7 +402,7 @@ fn breaks_renewals_and_claims_have_one_order() {
         assert!(kept.lines().nth(3).unwrap().contains(who), "round {round}: {kept}");
         let held: Vec<_> = claims.iter().flatten().collect();
         assert!(held.len() <= 1, "round {round}: one holder: {claims:?}");
-        let record = Record::parse(&fs::read(path).unwrap()).unwrap();
+        let record = place.record();
         // Where the break came after they had stopped waiting, there is none.
         let epoch = held.first().map_or(2, |lease| lease.epoch());
         assert_eq!(record.owner.epoch, epoch, "round {round}");

@@ -42,7 +42,7 @@ impl Place {
     }
 
     pub fn record(&self) -> Record {
-        record(self.lease().as_ref()).expect("a record")
+        record(self.lease()).expect("a record")
     }
 
     /// Changes the owner line by hand.

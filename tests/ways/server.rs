@@ -13,7 +13,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 
 use super::place::Place;
 use super::support::faulty::{Call, Counted, Fault, Faulty};
-use super::support::{LEASEHOLD, clean, skip, snapshot};
+use super::support::{LEASEHOLD, clean, record, skip, snapshot};
 
 /// Takes a lock that F_OFD_GETLK sees on a local filesystem too, as it sees the flock of another NFS client.
 pub fn lock(file: &File) {
@@ -141,7 +141,7 @@ fn an_answer_about_a_record_that_is_gone_is_none() {
     let (lease, seq) = (place.lease(), place.record().owner.seq);
     let meanwhile = move |call| {
         if call == Call::IsLocked {
-            let mut record = leasehold::Record::parse(&fs::read(&lease).unwrap()).unwrap();
+            let mut record = record(&lease).expect("a record");
             (record.owner.seq, record.owner.epoch) = (seq + 1, 2);
             record.owner.token = "0123456789abcdef0123456789abcdef".parse().unwrap();
             fs::write(format!("{lease}.new"), record.print()).unwrap();

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
 use super::place::Place;
 use super::support::host::{Host, claim, possible};
-use super::support::{Answer, LEASEHOLD, clean, eventually, is_root, skip_for, verdict};
+use super::support::{Answer, LEASEHOLD, chmod, clean, eventually, is_root, skip_for, verdict};
 
 fn skip(why: &str) {
     skip_for("LEASEHOLD_REQUIRE_SSH", why);
@@ -44,7 +43,7 @@ fn openssh_carries_the_question() {
     key(&place.own("host-key"));
     key(&place.own("user-key"));
     fs::copy(place.own("user-key.pub"), place.own("authorized")).unwrap();
-    fs::set_permissions(place.own("authorized"), fs::Permissions::from_mode(0o600)).unwrap();
+    chmod(place.own("authorized"), 0o600);
 
     let mut server = None;
     // Another program may take a port that was free a moment ago.
@@ -70,7 +69,6 @@ fn openssh_carries_the_question() {
         let mut child = a
             .command(SSHD)
             .args(["-D", "-e", "-f", &own("sshd.conf")])
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(place.own("sshd.log")).unwrap())
             .spawn()
