@@ -167,6 +167,15 @@ mod tests {
     }
 
     #[test]
+    fn a_ttl_says_when_to_act() {
+        let terms = Terms::new(s(60), s(7));
+        assert_eq!((terms.ttl(), terms.grace()), (s(60), s(7)));
+        assert_eq!((terms.interval(), terms.retry()), (s(20), s(5)));
+        assert_eq!(Terms::new(s(60), s(70)).grace(), s(30), "at most half of the ttl");
+        assert_eq!((Terms::usual_grace(s(20)), Terms::usual_grace(s(60))), (s(5), s(10)));
+    }
+
+    #[test]
     fn counts_from_before_the_heartbeat_that_counted() {
         let mut deadline = Deadline::new(Terms::new(s(60), s(10)), s(100));
         assert_eq!(

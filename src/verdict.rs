@@ -677,7 +677,6 @@ fn conclude(facts: &Facts, reason: Reason, note: Option<String>) -> Judgement {
         sentence,
         liveness: match reason {
             Reason::ServerAttested => Liveness::Attested,
-            Reason::NoStartTime => Liveness::Unknown,
             _ => match verdict {
                 Verdict::Held => Liveness::Running,
                 Verdict::Dead => Liveness::Gone,
@@ -832,4 +831,39 @@ fn known(value: &Option<String>) -> Option<&str> {
 /// Whether two values agree; `None` when either is unknown.
 fn agree(recorded: &Option<String>, found: &Option<String>) -> Option<bool> {
     Some(known(recorded)? == known(found)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A claim may wait for the rest to change by itself.
+    #[test]
+    fn what_no_waiting_changes() {
+        let found: Vec<&str> = Reason::ALL.iter().filter(|r| r.is_final()).map(|r| r.word()).collect();
+        let mut wanted = ["symlink", "not-a-file", "too-large", "newer-format", "malformed"];
+        wanted.sort_by_key(|word| found.iter().position(|found| found == word));
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn what_rests_on_a_reboot_alone() {
+        let judged = |boot, start, process| {
+            let facts = serde_json::json!({
+                "record": {"state": "present", "host": "login-a", "host_id": "front", "boot": boot, "pid": 4242,
+                    "start": start, "pidns": 7},
+                "observer": {"host": "login-a", "host_id": "front", "boot": "this", "pidns": 7, "uptime": 900},
+                "process": process,
+            });
+            let judgement = judge(&serde_json::from_value(facts).expect("facts"));
+            (judgement.reason.word(), judgement.rests_on_a_reboot())
+        };
+        let gone = serde_json::json!({"exists": false});
+        assert_eq!(judged("earlier", 500, gone.clone()), ("host-rebooted", true));
+        // The start time says it, not the boot id.
+        assert_eq!(judged("this", 99_000_000, gone.clone()), ("host-rebooted", false));
+        assert_eq!(judged("this", 500, gone), ("no-such-process", false));
+        // Another boot, and no verdict from it.
+        assert_eq!(judged("", 500, serde_json::json!({})), ("no-boot", false));
+    }
 }

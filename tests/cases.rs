@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const FILES: [(&str, &str, usize); 2] = [
     ("public-reports.json", include_str!("data/public-reports.json"), 68),
-    ("further.json", include_str!("data/further.json"), 103),
+    ("further.json", include_str!("data/further.json"), 117),
 ];
 
 #[derive(Deserialize)]
@@ -37,6 +37,8 @@ struct Want {
     authority: Option<String>,
     /// A part of the sentence, where it tells what a person has to know.
     says: Option<String>,
+    /// All of it: what was compared, as recorded, as found.
+    evidence: Option<Vec<(String, Option<String>, Option<String>)>>,
     #[serde(default = "yes")]
     probe: bool,
 }
@@ -105,10 +107,17 @@ fn as_wanted(want: &Want, judgement: &Judgement) -> Result<(), String> {
             return Err(format!("wanted {field} {wanted}\njudged: {}", told(judgement)));
         }
     }
-    match &want.says {
-        Some(says) if !judgement.sentence.contains(says) => {
-            Err(format!("wanted {says:?}\njudged: {}", told(judgement)))
-        }
+    if let Some(says) = &want.says
+        && !judgement.sentence.contains(says)
+    {
+        return Err(format!("wanted {says:?}\njudged: {}", told(judgement)));
+    }
+    let rows = judgement.evidence.iter();
+    let shown: Vec<_> = rows
+        .map(|row| (row.what.to_owned(), row.recorded.clone(), row.found.clone()))
+        .collect();
+    match &want.evidence {
+        Some(wanted) if *wanted != shown => Err(format!("wanted {wanted:#?}\njudged: {}", told(judgement))),
         _ => Ok(()),
     }
 }
