@@ -14,6 +14,7 @@ use super::*;
 /// In seconds. A lease is kept for three ticks, and has lapsed after four.
 const TICK: u64 = 20;
 const TTL: u64 = 60;
+pub const LAPSED: u8 = 4;
 
 pub fn at(tick: u8) -> Duration {
     Duration::from_secs(TICK * u64::from(tick))
@@ -31,6 +32,8 @@ pub struct Kept {
     began: Duration,
     /// The work runs.
     working: bool,
+    /// It was ended for good while a ballot of the heartbeat's was under way.
+    ended: bool,
     /// The supervisor is paused, and stops nothing.
     pub asleep: bool,
     /// The lease is to be confirmed.
@@ -54,6 +57,7 @@ impl Kept {
             beat: change.next.expect("… from what it saw").beat,
             began: Duration::ZERO,
             working: true,
+            ended: false,
             asleep: false,
             order: false,
             news: false,
@@ -82,6 +86,12 @@ impl Kept {
             beat: self.beat + 1,
         }
     }
+}
+
+/// Whether a heartbeat is making a new record for its lease, whose name it found gone.
+pub fn gives_name(contender: &Contender) -> bool {
+    let looks = |kept: &Kept| kept.action == Action::Look;
+    matches!(&contender.phase, Phase::Busy(change) if change.kept.as_deref().is_some_and(looks))
 }
 
 /// What a foreign observer's judge says of a living or dead holder's lease.
@@ -125,6 +135,11 @@ pub fn events(world: &World, slot: usize, kept: &Kept, events: &mut Vec<Event>) 
     if kept.news && !kept.asleep {
         events.push(Event::Hear { slot });
     }
+    pauses(world, slot, kept, events);
+}
+
+/// … also while its heartbeat is busy with a ballot.
+pub fn pauses(world: &World, slot: usize, kept: &Kept, events: &mut Vec<Event>) {
     if kept.asleep || kept.working && kept.due(world.now) != Due::Nothing {
         events.push(Event::Wake { slot });
     } else if kept.working && world.naps > 0 {
@@ -204,22 +219,26 @@ impl Protocol {
                     File::Record { inode, .. } => inode == kept.inode || self.has(Fault::BeatByPath),
                     _ => false,
                 };
-                match is_named || self.has(Fault::NoStat) {
+                let has_any = self.has(Fault::AnyName) && world.names(kept.inode) > 0;
+                match is_named || has_any || self.has(Fault::NoStat) {
                     true => Reply::Done,
                     false => Reply::Failed,
                 }
             }
             (Action::Look, How::Plain | How::Stale) => {
                 let file = match how {
-                    How::Stale => world
-                        .before
-                        .filter(|before| self.setup.stale && *before != world.file)?,
+                    How::Stale => self.stale_sight(world, slot)?,
                     _ => world.sight(),
                 };
+                let named = |open| matches!(world.file, File::Record { inode, .. } if inode == open);
                 match file {
                     File::Record { inode, record } if record.token == token && !record.ended => {
                         match inode == kept.inode {
-                            true => Reply::Done,
+                            true if named(inode) => Reply::Done,
+                            // The name is gone, and the lease is not: a new record gets it.
+                            true => return self.win_again(world, slot, kept),
+                            // What is to be opened has no name.
+                            false if !named(inode) => Reply::Failed,
                             false => {
                                 kept.inode = inode;
                                 Reply::Moved
@@ -230,22 +249,24 @@ impl Protocol {
                     _ => Reply::Lost,
                 }
             }
-            (Action::WinAgain, How::Plain) => {
-                if world.contenders[slot].written >= self.tries(slot) {
-                    return None;
-                }
-                self.begin(world, slot, Job::Renew, false)?;
-                if let Phase::Busy(change) = &mut world.contenders[slot].phase {
-                    change.kept = Some(Box::new(kept));
-                }
-                return Some(());
-            }
+            (Action::WinAgain, How::Plain) => return self.win_again(world, slot, kept),
             _ => return None,
         };
         if self.has(Fault::LateBeat) && kept.action == Action::Stat {
             now = kept.began;
         }
         self.go_on(world, slot, kept, reply, now);
+        Some(())
+    }
+
+    fn win_again(&self, world: &mut World, slot: usize, kept: Kept) -> Option<()> {
+        if world.contenders[slot].written >= self.tries(slot) {
+            return None;
+        }
+        self.begin(world, slot, Job::Renew, false)?;
+        if let Phase::Busy(change) = &mut world.contenders[slot].phase {
+            change.kept = Some(Box::new(kept));
+        }
         Some(())
     }
 
@@ -273,6 +294,10 @@ impl Protocol {
             token, epoch, excused, ..
         } = *change;
         let mut kept = *kept;
+        if kept.ended {
+            world.contenders[slot].phase = Phase::Stopped { token, epoch };
+            return;
+        }
         let reply = match outcome {
             Outcome::Committed { temp, .. } => {
                 if change.onto_nothing {
@@ -280,7 +305,10 @@ impl Protocol {
                 }
                 kept.inode = temp;
                 kept.beat = change.next.expect("a commit has written a record").beat;
-                Reply::Done
+                match kept.action {
+                    Action::Look => Reply::Moved,
+                    _ => Reply::Done,
+                }
             }
             Outcome::Refused => Reply::Lost,
             _ => Reply::Failed,
@@ -305,6 +333,7 @@ impl World {
     }
 
     pub fn write_beat(&mut self, token: Token, open: TempId, beat: u8, by_path: bool) {
+        let before = self.file;
         if let File::Record { inode, record } = &mut self.file
             && (*inode == open || by_path)
         {
@@ -313,6 +342,7 @@ impl World {
             if record.token != token {
                 self.breaks(OWN_BEAT);
             }
+            self.before = Some(before);
         }
         // All names show one file.
         let ballots = self.ballots.values_mut().filter_map(|slip| match slip {
@@ -331,22 +361,14 @@ impl World {
         self.now += 1;
         for slot in 0..self.contenders.len() {
             let now = self.now;
-            let Phase::Holding {
-                token,
-                epoch,
-                kept: Some(kept),
-                ..
-            } = &self.contenders[slot].phase
-            else {
+            let Some(kept) = self.kept(slot) else { continue };
+            if !kept.working || kept.asleep || kept.due(now) < Due::Kill {
                 continue;
-            };
-            if kept.working && !kept.asleep && kept.due(now) >= Due::Kill {
-                let stopped = Phase::Stopped {
-                    token: *token,
-                    epoch: *epoch,
-                };
+            }
+            (kept.working, kept.ended) = (false, true);
+            if let Phase::Holding { token, epoch, .. } = self.contenders[slot].phase {
                 self.leave_heart(slot);
-                self.contenders[slot].phase = stopped;
+                self.contenders[slot].phase = Phase::Stopped { token, epoch };
             }
         }
     }
@@ -407,15 +429,16 @@ impl World {
 
     /// Whether a holder works on although it lost its record a ttl ago.
     pub fn outstays(&self) -> bool {
-        let outstays = |contender: &Contender| match &contender.phase {
-            Phase::Holding { kept: Some(kept), .. } => {
-                let over = kept
-                    .lost
-                    .is_some_and(|lost| at(self.now) >= at(lost) + Duration::from_secs(TTL));
-                over && kept.is_to_be_counted_on(self.now)
+        fn kept(contender: &Contender) -> Option<&Kept> {
+            match &contender.phase {
+                Phase::Holding { kept, .. } => kept.as_deref(),
+                Phase::Busy(change) => change.kept.as_deref(),
+                _ => None,
             }
-            _ => false,
-        };
-        self.contenders.iter().any(outstays)
+        }
+        self.contenders.iter().filter_map(kept).any(|kept| {
+            let over = |lost| at(self.now) >= at(lost) + Duration::from_secs(TTL);
+            kept.lost.is_some_and(over) && kept.is_to_be_counted_on(self.now)
+        })
     }
 }

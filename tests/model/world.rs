@@ -13,6 +13,7 @@ use std::time::Duration;
 mod keeper;
 
 use keeper::Kept;
+pub use keeper::LAPSED;
 use leasehold::Token;
 use leasehold::ballot::{Action, Ballot, Kind, Outcome, Reply, Stamp};
 use leasehold::lapse::Watch;
@@ -46,6 +47,8 @@ pub enum Fault {
     BeatByPath,
     /// A heartbeat counts although nobody asked whether the open file still has a name.
     NoStat,
+    /// … or as long as it has any.
+    AnyName,
     /// A heartbeat counts although its last call returned after the deadline.
     LateBeat,
     /// A claim counts however late it is told that it was won.
@@ -54,6 +57,16 @@ pub enum Fault {
     BeatAlone,
     /// A break looks at `F` and renames a vacant record onto it.
     NaiveBreak,
+}
+
+/// What came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    Nothing,
+    /// The first contender has won the lease, alone.
+    Held,
+    /// … and has been paused ever since, and the others have watched for so long that they may take it.
+    Lapsed,
 }
 
 /// What is explored.
@@ -67,6 +80,8 @@ pub struct Setup {
     pub links: bool,
     /// A rename takes two steps: the name `F` is gone after the first, and after a crash between them.
     pub torn: bool,
+    /// The first may be made after its process has ended.
+    pub trailing: bool,
     /// Contenders crash, between any two calls.
     pub crashes: bool,
     /// First looks may see the version before the last.
@@ -100,6 +115,7 @@ pub struct Setup {
     pub deletions: u8,
     /// … or while others are.
     pub careless: bool,
+    pub start: Start,
     pub fault: Option<Fault>,
 }
 
@@ -112,6 +128,7 @@ impl Setup {
             crashes: true,
             links: true,
             torn: false,
+            trailing: false,
             stale: true,
             lapses: false,
             ticks: 0,
@@ -127,6 +144,7 @@ impl Setup {
             sweep: false,
             deletions: 0,
             careless: false,
+            start: Start::Nothing,
             fault: None,
         }
     }
@@ -210,6 +228,8 @@ pub enum Call {
     Forget(u64),
     Link(TempId),
     Create,
+    /// The first step of a rename that takes two.
+    Aside,
     Rename(TempId),
     /// A heartbeat of this claim, into the file that is open.
     Beat {
@@ -266,7 +286,7 @@ pub struct Change {
     published: Option<u64>,
     /// … and it was put where there was nothing.
     onto_nothing: bool,
-    /// Its rename has taken the name away, and is not over.
+    /// The first step of its rename is over, and the second is not.
     aside: bool,
     excused: bool,
 }
@@ -457,7 +477,7 @@ impl Protocol {
     }
 
     fn begin(&self, world: &mut World, slot: usize, job: Job, give_way: bool) -> Option<()> {
-        if job == Job::Release {
+        if matches!(job, Job::Release | Job::HandOver(_)) {
             world.leave_heart(slot);
         }
         let contender = &mut world.contenders[slot];
@@ -586,7 +606,7 @@ impl Protocol {
         if how == How::Aside {
             let Call::Rename(temp) = call else { return None };
             let other = matches!(world.file, File::Record { inode, .. } if inode != temp);
-            (self.setup.torn && other && !change.aside).then(|| world.become_file(File::Absent))?;
+            (self.setup.torn && other && !change.aside).then(|| self.execute(world, Call::Aside))?;
             change.aside = true;
             world.contenders[slot].phase = Phase::Busy(Box::new(change));
             return Some(());
@@ -603,7 +623,12 @@ impl Protocol {
                     call,
                     Call::Take { .. } | Call::CreateBallot { .. } | Call::Link(_) | Call::Create | Call::Rename(_)
                 );
-                return (twice && self.execute(world, call) == Reply::Done).then_some(());
+                (twice && self.execute(world, call) == Reply::Done).then_some(())?;
+                // Of a rename, the second step is: the first was answered before.
+                if let (Call::Rename(_), Phase::Busy(change)) = (call, &mut world.contenders[slot].phase) {
+                    change.aside = self.setup.torn;
+                }
+                return Some(());
             }
             How::Duplicate => {
                 let reply = self.execute(world, call);
@@ -630,17 +655,22 @@ impl Protocol {
         Some(())
     }
 
+    /// The version before the last, where a cache may show it.
+    fn stale_sight(&self, world: &World, slot: usize) -> Option<File> {
+        // Who made the last change has seen it.
+        let coherent = matches!(world.file, File::Record { inode, .. } if usize::from(process(inode).slot) == slot);
+        world.before.filter(|before| !coherent && *before != world.file)
+    }
+
     /// The steps that change nothing that others see.
     fn read(&self, world: &mut World, change: &mut Change, own: Process, stale: bool) -> Option<Reply> {
         let file = if stale {
             let reads = matches!(change.action, Action::Look | Action::Pause { .. });
             let cached = change.action == Action::Recheck && self.has(Fault::StaleRecheck);
-            if !(cached || reads && self.setup.stale) {
+            if !(cached || reads) {
                 return None;
             }
-            // Who made the last change has seen it.
-            let coherent = matches!(world.file, File::Record { inode, .. } if process(inode).slot == own.slot);
-            world.before.filter(|before| !coherent && *before != world.file)?
+            self.stale_sight(world, own.slot.into())?
         } else {
             world.sight()
         };
@@ -894,6 +924,10 @@ impl Protocol {
                 Reply::Done
             }
             Call::Create => Reply::Exists,
+            Call::Aside => {
+                world.become_file(File::Absent);
+                Reply::Done
+            }
             Call::Beat { token, inode, beat } => {
                 world.write_beat(token, inode, beat, self.has(Fault::BeatByPath));
                 Reply::Done
@@ -941,9 +975,8 @@ impl Protocol {
             Outcome::Committed { .. } if self.is_timed() => Some(Box::new(Kept::new(world, change))),
             _ => None,
         };
-        if let (Job::Claim | Job::Confirm, Some(kept), false) = (change.job, &kept, self.has(Fault::LateClaim))
-            && kept.is_over(world.now)
-        {
+        let is_over = kept.as_ref().is_some_and(|kept| kept.is_over(world.now)) && !self.has(Fault::LateClaim);
+        if is_over && matches!(change.job, Job::Claim | Job::Confirm) {
             world.contenders[slot].phase = Phase::Stopped { token, epoch };
             self.begin(world, slot, Job::Confirm, false)
                 .expect("who has won may confirm it");
@@ -981,7 +1014,8 @@ impl Protocol {
                     Job::HandOver(to) => {
                         let target = &mut world.contenders[usize::from(to.slot)];
                         if target.run == to.run && target.phase == Phase::Idle {
-                            target.phase = holding;
+                            target.phase = if is_over { stopped } else { holding };
+                            target.watch = Watch::default();
                         }
                         Phase::Idle
                     }
@@ -998,6 +1032,12 @@ impl Protocol {
 
     fn crash(&self, world: &mut World, slot: usize) -> Option<()> {
         world.leave_heart(slot);
+        if let Phase::Busy(change) = &world.contenders[slot].phase
+            && self.setup.trailing
+            && let (Action::Rename { .. }, false) = (&change.action, change.aside)
+        {
+            world.later(Call::Aside);
+        }
         let own = world.process(slot);
         let named = matches!(world.file, File::Record { record, .. } if record.owner == own);
         let contender = &mut world.contenders[slot];
@@ -1148,6 +1188,15 @@ impl Protocol {
             open.extend(events.into_iter().filter_map(|event| lone.next_state(&world, event)));
         }
         worlds
+    }
+
+    /// A claim that nobody disturbs.
+    fn attempt(&self, world: &mut World, slot: usize) {
+        self.begin(world, slot, Job::Claim, false)
+            .expect("an idle contender may claim");
+        while let Phase::Busy(_) = world.contenders[slot].phase {
+            self.step(world, slot, How::Plain).expect("a plain step can be made");
+        }
     }
 
     /// The same with no end of tries.
@@ -1375,8 +1424,10 @@ impl World {
             Phase::Holding { excused, kept, .. } => {
                 !excused && kept.as_ref().is_none_or(|kept| kept.is_to_be_counted_on(self.now))
             }
-            // Nothing runs while the lease is being won anew.
-            Phase::Busy(change) => change.job == Job::Renew && !change.excused && change.kept.is_none(),
+            Phase::Busy(change) => {
+                let works = |kept: &Kept| kept.is_to_be_counted_on(self.now);
+                change.job == Job::Renew && !change.excused && change.kept.as_deref().is_none_or(works)
+            }
             _ => false,
         };
         self.contenders.iter().filter(holds).count()
@@ -1388,10 +1439,19 @@ impl Model for Protocol {
     type Action = Event;
 
     fn init_states(&self) -> Vec<World> {
-        match self.setup.leftovers {
-            true => self.crashed_before(),
-            false => vec![self.nothing_yet()],
+        if self.setup.leftovers {
+            return self.crashed_before();
         }
+        let mut world = self.nothing_yet();
+        if self.setup.start != Start::Nothing {
+            self.attempt(&mut world, 0);
+        }
+        if self.setup.start == Start::Lapsed {
+            (1..world.contenders.len()).for_each(|slot| self.attempt(&mut world, slot));
+            world.kept(0).expect("it has won").asleep = true;
+            (0..LAPSED).for_each(|_| world.tick());
+        }
+        vec![world]
     }
 
     fn actions(&self, world: &World, events: &mut Vec<Event>) {
@@ -1436,33 +1496,38 @@ impl Model for Protocol {
                     }
                 }
                 Phase::Idle => {}
-                Phase::Holding { kept: Some(kept), .. } => {
-                    keeper::events(world, slot, kept, events);
+                Phase::Holding { kept, .. } => {
+                    if let Some(kept) = kept {
+                        keeper::events(world, slot, kept, events);
+                    }
                     if contender.written < self.tries(slot) {
                         begin(events, slot, Job::Release);
-                    }
-                }
-                Phase::Holding { .. } if contender.written < self.tries(slot) => {
-                    begin(events, slot, Job::Release);
-                    if self.setup.changes {
-                        begin(events, slot, Job::Renew);
-                    }
-                    if self.setup.hand_over {
-                        for (other, target) in world.contenders.iter().enumerate() {
-                            if other != slot && target.phase == Phase::Idle {
-                                begin(events, slot, Job::HandOver(world.process(other)));
+                        // A kept lease is renewed by its heartbeats.
+                        if self.setup.changes && kept.is_none() {
+                            begin(events, slot, Job::Renew);
+                        }
+                        if self.setup.hand_over {
+                            for (other, target) in world.contenders.iter().enumerate() {
+                                if other != slot && target.phase == Phase::Idle {
+                                    begin(events, slot, Job::HandOver(world.process(other)));
+                                }
                             }
                         }
                     }
                 }
                 Phase::Stopped { .. } if contender.written < self.tries(slot) => begin(events, slot, Job::Release),
-                Phase::Holding { .. } | Phase::Stopped { .. } => {}
+                Phase::Stopped { .. } => {}
                 Phase::Busy(_) | Phase::Deleting | Phase::Replacing(_) => {
                     events.push(Event::Step { slot, how: How::Plain });
                     for how in &HOWS[1..] {
                         if matches!(how, How::Stale | How::Aside) || world.mishaps > 0 {
                             events.push(Event::Step { slot, how: *how });
                         }
+                    }
+                    if let Phase::Busy(change) = &contender.phase
+                        && let Some(kept) = &change.kept
+                    {
+                        keeper::pauses(world, slot, kept, events);
                     }
                 }
             }
@@ -1499,8 +1564,12 @@ impl Model for Protocol {
         }
         events.extend((0..world.late.len()).map(Event::Late));
         // While nobody has a lease, no time needs to pass.
-        let vacant = !matches!(world.file, File::Record { record, .. } if !record.ended);
-        let idle = |contender: &Contender| matches!(contender.phase, Phase::Idle | Phase::Busy(_));
+        let vacant = !matches!(world.sight(), File::Record { record, .. } if !record.ended);
+        let idle = |contender: &Contender| match &contender.phase {
+            Phase::Idle => true,
+            Phase::Busy(change) => change.kept.is_none(),
+            _ => false,
+        };
         if world.now < self.setup.ticks && !(vacant && world.contenders.iter().all(idle)) {
             events.push(Event::Tick);
         }
@@ -1602,6 +1671,24 @@ impl Model for Protocol {
             let next = |contender: &Contender| matches!(contender.phase, Phase::Holding { epoch: 2.., .. });
             world.contenders.iter().any(next)
         }));
+        if self.setup.torn && self.setup.beats > 0 {
+            properties.push(Property::sometimes(
+                "a heartbeat gives its record a name again",
+                |_, world: &World| world.contenders.iter().any(keeper::gives_name),
+            ));
+        }
+        if self.setup.hand_over {
+            properties.push(Property::sometimes(
+                "another holds what was handed over",
+                |_, world: &World| {
+                    let other = |(slot, contender): (usize, &Contender)| match &contender.phase {
+                        Phase::Holding { token, .. } => usize::from(world.claimant(*token).slot) != slot,
+                        _ => false,
+                    };
+                    world.contenders.iter().enumerate().any(other)
+                },
+            ));
+        }
         properties.retain(|property| self.asked.is_empty() || self.asked.contains(&property.name));
         properties
     }
