@@ -508,7 +508,7 @@ fn renames_take_two_steps_while_a_lease_lapses() {
         200_000,
     );
     let broken = Setup { breaks: 1, ..held };
-    holds(broken.clone(), 1);
+    holds(broken.clone(), 500_000);
     finds(Fault::AnyName, broken, &[LOSES]);
 }
 
