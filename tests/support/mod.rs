@@ -5,7 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use leasehold::Record;
 
