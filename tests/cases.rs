@@ -26,6 +26,9 @@ struct Case {
     want: Want,
 }
 
+/// What was compared, as recorded, as found.
+type Row = (String, Option<String>, Option<String>);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Want {
@@ -37,8 +40,8 @@ struct Want {
     authority: Option<String>,
     /// A part of the sentence, where it tells what a person has to know.
     says: Option<String>,
-    /// All of it: what was compared, as recorded, as found.
-    evidence: Option<Vec<(String, Option<String>, Option<String>)>>,
+    /// All of it.
+    evidence: Option<Vec<Row>>,
     #[serde(default = "yes")]
     probe: bool,
 }
@@ -113,7 +116,7 @@ fn as_wanted(want: &Want, judgement: &Judgement) -> Result<(), String> {
         return Err(format!("wanted {says:?}\njudged: {}", told(judgement)));
     }
     let rows = judgement.evidence.iter();
-    let shown: Vec<_> = rows
+    let shown: Vec<Row> = rows
         .map(|row| (row.what.to_owned(), row.recorded.clone(), row.found.clone()))
         .collect();
     match &want.evidence {
