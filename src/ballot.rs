@@ -81,7 +81,8 @@ pub enum Action {
         /// Whom the ballot in the way names.
         rival: Option<TempId>,
     },
-    /// Give the temp file of a rival that was passed over another name, `rename(T, V)`: `Done` (also when it was gone).
+    /// Give the temp file of a rival that was passed over another name, `rename(T, V)`: `Done` (also when it was gone). One's
+    /// own too, where the rename that was to publish it failed.
     Disarm {
         /// The rival's.
         temp: TempId,
@@ -177,9 +178,10 @@ pub enum Reply {
     Rival {
         /// Its temp file; `None` for an empty ballot.
         temp: Option<TempId>,
-        /// Its temp file is not there any more.
+        /// It is not worth waiting for: its temp file is not there any more, or its process has ended.
         gone: bool,
-        /// It makes no more calls for it: its process is known to have ended, or has given it up.
+        /// … and nothing that it did can come late: it has given up that file, or its process has ended where calls end with
+        /// their process.
         ended: bool,
     },
     /// `F` is unchanged, and the rival may still need a moment.
@@ -404,7 +406,7 @@ impl Ballot {
                     temp,
                     ended: ended || former,
                 });
-                if gone || ended || former {
+                if gone || former {
                     return self.pass_over();
                 }
                 self.state = State::Pausing;
@@ -436,7 +438,10 @@ impl Ballot {
             // A rival disarmed us: before the link, or after one whose reply was lost.
             (State::Linking, Reply::Missing) => self.confirm(true),
             (State::Creating, Reply::Done) => self.rename(),
-            (State::Linking | State::Creating, Reply::Failed) => self.doubt(),
+            (State::Linking | State::Creating, Reply::Failed) => {
+                self.state = State::Doubting;
+                Action::Retire { temp: self.temp() }
+            }
             (State::Unlinking | State::Discarding, Reply::Done | Reply::Failed) => self.committed(),
 
             (State::Rechecking, Reply::Seen { stamp, twin, own }) => {
@@ -478,7 +483,11 @@ impl Ballot {
 
             (State::Renaming, Reply::Done) => self.committed(),
             (State::Renaming, Reply::Missing) => self.confirm(true),
-            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => self.doubt(),
+            // Its first step may come late: the temp file does not get the name that says it cannot.
+            (State::Renaming, Reply::Failed | Reply::Unsupported | Reply::Exists) => {
+                self.state = State::Doubting;
+                Action::Disarm { temp: self.temp() }
+            }
             (State::Doubting, Reply::Done) => self.confirm(false),
             (State::Doubting, Reply::Failed) => self.clear(Outcome::Unknown),
             (State::Confirming { .. }, Reply::Seen { stamp, own, .. }) if self.is_ours(stamp, own) => {
@@ -590,11 +599,6 @@ impl Ballot {
     fn unlink(&mut self) -> Action {
         self.state = State::Unlinking;
         Action::Withdraw { temp: self.temp() }
-    }
-
-    fn doubt(&mut self) -> Action {
-        self.state = State::Doubting;
-        Action::Retire { temp: self.temp() }
     }
 
     fn confirm(&mut self, missing: bool) -> Action {

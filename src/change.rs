@@ -10,6 +10,7 @@ use crate::ballot::{Action, Ballot, Outcome, Reply, Stamp};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, RecordFacts, RecordState};
 use crate::fs::Stat;
+use crate::mount::LockReach;
 use crate::names::{self, TempId};
 use crate::observe::{Judge, Sight, Slip, by_second_name, directory, look, look_listed, names_directory, read_ballot};
 use crate::platform;
@@ -204,7 +205,7 @@ impl Site {
                     self.discard_unnamed(&void);
                 }
             } else if let Some(temp) = names::parse_void(&self.name, &name) {
-                match self.is_gone(temp) || is_old(&path) {
+                match self.is_over(temp) || is_old(&path) {
                     true => self.discard_unnamed(&path),
                     false => left = true,
                 }
@@ -225,6 +226,12 @@ impl Site {
 
     fn is_gone(&self, temp: TempId) -> bool {
         self.judge.has_ended(self.scope, temp)
+    }
+
+    /// Whether the writer of a temp file is gone, and what it began as well. An NFS client goes on with the first step of a
+    /// rename whose process was killed (`nfs_sillyrename` in fs/nfs/unlink.c).
+    fn is_over(&self, temp: TempId) -> bool {
+        self.is_gone(temp) && (self.judge.reach)(directory(&self.path)) == LockReach::Local
     }
 }
 
@@ -475,12 +482,12 @@ impl Driver<'_> {
             Ok(Slip::Record { temp, .. }) => temp,
             Ok(Slip::File(temp)) => temp,
         };
-        let gone = temp.is_some_and(|temp| self.is_disarmed(temp));
-        let has_given_up = |temp| gone && site.judge.fs.stat(&site.withdrawn(temp)).is_ok();
+        let disarmed = temp.is_some_and(|temp| self.is_disarmed(temp));
+        let has_given_up = |temp| disarmed && site.judge.fs.stat(&site.withdrawn(temp)).is_ok();
         Reply::Rival {
             temp,
-            gone,
-            ended: temp.is_some_and(|temp| site.is_gone(temp) || has_given_up(temp)),
+            gone: disarmed || temp.is_some_and(|temp| site.is_gone(temp)),
+            ended: temp.is_some_and(|temp| site.is_over(temp) || has_given_up(temp)),
         }
     }
 

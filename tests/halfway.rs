@@ -159,6 +159,29 @@ fn a_rename_that_fails_halfway_changes_nothing() {
     assert_eq!(Lease::claim(&path).expect("it was released").epoch(), 2);
 }
 
+/// Its first step is made after all, when another has taken the lease.
+#[test]
+fn a_rename_that_failed_takes_nothing_but_the_name() {
+    let (_dir, path) = support::directory();
+    vacated(&path, 1);
+    let failed = Aside::new(&path, |path| {
+        // Not yet.
+        std::fs::hard_link(path.with_file_name(".nfs0001"), path).expect("a filesystem with hard links");
+        Next::Fails
+    })
+    .run(|judge| Claim::new(&path).from(judge).take());
+    assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+
+    let lease = Lease::claim(&path).expect("it is free");
+    std::fs::remove_file(&path).expect("it is there");
+    assert_eq!(judge(&path).verdict, Verdict::Held);
+    assert_eq!(lease.holder().verify(None).expect("it is held"), 2);
+    is_refused(&path);
+    lease.holder().renew().expect("it is held");
+    assert!(path.exists());
+    lease.release(None).expect("it is held");
+}
+
 #[test]
 fn a_crash_halfway_changes_nothing() {
     let (_dir, path) = support::directory();

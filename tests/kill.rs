@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use leasehold::{Claim, Error, Holder, Judge, Lease, Pid, Record};
+use leasehold::mount::LockReach;
+use leasehold::{Claim, Error, Holder, Judge, Lease, Pid, Record, Verdict};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus};
 
@@ -168,6 +169,48 @@ fn nobody_gives_way_to_the_dead() {
     let (status, said) = scene.run(&["--do", "claim", "--give-way"]);
     assert!(status.success(), "{status}: {said}");
     assert_eq!(end(child).0.signal(), Some(9));
+}
+
+/// An NFS client makes the first step of a rename, which puts the record aside, also after its process was killed in it, once
+/// the server answers. Whoever has passed over that process loses nothing but the name, even with its own next change.
+#[test]
+fn the_first_step_of_a_rename_outlives_its_process() {
+    let mut in_rename = 0;
+    for step in 1.. {
+        let case = Case {
+            change: Change::Claim(Before::Vacant),
+            step,
+            side: "before",
+            options: &[],
+        };
+        let scene = Scene::set(case);
+        let (status, said) = end(scene.start(case, "kill"));
+        if status.success() {
+            break;
+        }
+        assert_eq!(status.signal(), Some(9), "{status}: {said}");
+        let kept = scene.beside_record(&leasehold::names::kept(scene.name(), 2));
+        if !kept.exists() || support::record(&scene.path) != scene.before {
+            continue;
+        }
+        in_rename += 1;
+
+        let shared = || Judge::here().with_lock_reach(|_| LockReach::Unknown);
+        let lease = Claim::new(&scene.path).from(shared()).take();
+        let token = lease.expect("nobody holds it").leave();
+        let holder = Holder::from(shared(), &scene.path, token).expect("a path of a record");
+        for _ in 0..2 {
+            std::fs::remove_file(&scene.path).expect("it has its name");
+            assert_eq!(leasehold::judge(&scene.path).verdict, Verdict::Held);
+            assert_eq!(holder.verify(None).expect("it is held"), 2);
+            holder.renew().expect("it is held");
+        }
+        holder.release(None).expect("it is held");
+        // The file is this host's alone: nothing comes late there.
+        scene.claim_and_release(case);
+        scene.is_clean(case);
+    }
+    assert_eq!(in_rename, 1);
 }
 
 /// Two that pass each other over: the one that commits first is not overwritten by the other, which starts over.

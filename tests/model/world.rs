@@ -39,6 +39,10 @@ pub enum Fault {
     NoLastingBallot,
     /// Rivals are disarmed by removing their temp files: nothing says that these were not published.
     NoVoid,
+    /// A process that has ended is taken for one whose calls have.
+    EndedIsOver,
+    /// A rename that failed is taken for one that will not be made.
+    FailedIsOver,
     /// A holder knows its record by token and number alone.
     OwnByNumber,
     /// An empty `F` is refused even where a ballot beside it says that a contender crashed while it created the record.
@@ -80,7 +84,7 @@ pub struct Setup {
     pub links: bool,
     /// A rename takes two steps: the name `F` is gone after the first, and after a crash between them.
     pub torn: bool,
-    /// The first may be made after its process has ended.
+    /// The first may be made after its process was killed, or told that it failed.
     pub trailing: bool,
     /// Contenders crash, between any two calls.
     pub crashes: bool,
@@ -371,9 +375,11 @@ pub enum How {
     FailsLate,
     /// The first step of a rename: the name is gone.
     Aside,
+    /// … which is reported as failed and is made later. There is no second.
+    AsideLate,
 }
 
-const HOWS: [How; 8] = [
+const HOWS: [How; 9] = [
     How::Plain,
     How::Stale,
     How::Resend,
@@ -382,6 +388,7 @@ const HOWS: [How; 8] = [
     How::FailsUndone,
     How::FailsLate,
     How::Aside,
+    How::AsideLate,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -566,6 +573,7 @@ impl Protocol {
                 run,
             },
             Action::Disarm { temp } if self.has(Fault::NoVoid) => Call::Unlink(temp),
+            Action::Disarm { temp } if self.has(Fault::FailedIsOver) && Some(temp) == change.temp => Call::Retire(temp),
             Action::Disarm { temp } => Call::Disarm(temp),
             Action::Retire { temp } => Call::Retire(temp),
             Action::Withdraw { temp } => Call::Unlink(temp),
@@ -617,6 +625,11 @@ impl Protocol {
         let reply = match how {
             How::Plain => self.execute(world, call),
             How::Stale | How::Aside => return None,
+            How::AsideLate => {
+                let first = self.setup.trailing && matches!(call, Call::Rename(_)) && !change.aside;
+                first.then(|| world.later(Call::Aside))?;
+                Reply::Failed
+            }
             How::Resend => {
                 // Made twice, an unlink is one.
                 let twice = matches!(
@@ -726,8 +739,8 @@ impl Protocol {
                 },
                 Some(Slip::Signed(temp) | Slip::Second(temp, _)) => Reply::Rival {
                     temp: Some(*temp),
-                    gone: !world.temps.contains_key(temp),
-                    ended: !world.runs(process(*temp)) || world.withdrawn.contains(temp),
+                    gone: !world.temps.contains_key(temp) || !world.runs(process(*temp)),
+                    ended: self.is_over(world, *temp) || world.withdrawn.contains(temp),
                 },
             },
             Action::Untwin => {
@@ -738,12 +751,12 @@ impl Protocol {
                 let seq = change.ballot.seen().map_or(0, |seen| seen.seq);
                 world.kept.retain(|number, _| *number >= seq);
                 world.ballots.retain(|number, _| *number >= seq);
-                let (running, ended) = world.voids.iter().partition(|rival| world.runs(process(**rival)));
-                let (running, ended): (Vec<TempId>, Vec<TempId>) = (running, ended);
-                for rival in ended.into_iter().chain(world.withdrawn.clone()) {
+                let voids = world.voids.iter().copied();
+                let (over, left): (Vec<TempId>, Vec<TempId>) = voids.partition(|rival| self.is_over(world, *rival));
+                for rival in over.into_iter().chain(world.withdrawn.clone()) {
                     world.discard_unnamed(rival);
                 }
-                match running.is_empty() {
+                match left.is_empty() {
                     true => Reply::Done,
                     false => Reply::Exists,
                 }
@@ -1028,6 +1041,11 @@ impl Protocol {
             _ => stopped,
         };
         world.contenders[slot].phase = phase;
+    }
+
+    /// Whether the writer of a temp file has ended, and its calls as well: those of a rename in two steps need not have.
+    fn is_over(&self, world: &World, temp: TempId) -> bool {
+        !world.runs(process(temp)) && (!self.setup.torn || self.has(Fault::EndedIsOver))
     }
 
     fn crash(&self, world: &mut World, slot: usize) -> Option<()> {
@@ -1553,9 +1571,15 @@ impl Model for Protocol {
                 .iter()
                 .filter(|(number, slip)| **number < reached || early(slip));
             events.extend(spent.map(|(number, _)| Event::SweepBallot(*number)));
-            let left = world.temps.keys().chain(&world.voids);
-            let gone = left.filter(|temp| !world.runs(process(**temp))).chain(&world.withdrawn);
-            events.extend(gone.map(|temp| Event::SweepTemp(*temp)));
+            let gone = |temp: &&TempId| !world.runs(process(**temp));
+            // After an hour no call is late.
+            let over = |temp: &&TempId| world.late.is_empty() || self.is_over(world, **temp);
+            let left = world.temps.keys().chain(world.voids.iter().filter(over));
+            events.extend(
+                left.filter(gone)
+                    .chain(&world.withdrawn)
+                    .map(|temp| Event::SweepTemp(*temp)),
+            );
             let kept = world.kept.keys().filter(|number| **number < reached);
             events.extend(kept.map(|number| Event::SweepKept(*number)));
         }
