@@ -611,8 +611,10 @@ fn faults_of_the_protocol_are_found() {
         Fault::EarlyRemoval,
         Setup {
             sweep: true,
+            crashes: false,
             stale: false,
-            ..Setup::of(2, 3)
+            tries: vec![4, 2],
+            ..Setup::of(2, 4)
         },
         &[FORWARD, ONE_HOLDER],
     );
