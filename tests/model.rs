@@ -96,9 +96,10 @@ fn calls_that_are_lost_repeated_late_or_failed() {
     holds(
         Setup {
             mishaps: 1,
+            stale: false,
             ..Setup::of(2, 2)
         },
-        500_000,
+        300_000,
     );
     let tries = vec![2, 1];
     holds(
@@ -181,15 +182,16 @@ fn without_hard_links() {
 fn holders_change_their_records_and_lapse() {
     let renewing = Setup {
         changes: true,
-        tries: vec![3, 2],
         ..Setup::of(2, 2)
     };
     holds(
         Setup {
             lapses: true,
+            stale: false,
+            tries: vec![3, 2],
             ..renewing.clone()
         },
-        500_000,
+        300_000,
     );
     let tries = vec![2, 1];
     holds(
