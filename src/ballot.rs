@@ -84,7 +84,7 @@ pub enum Action {
     /// Give the temp file of a rival that was passed over another name, `rename(T, V)`: `Done` (also when it was gone). One's
     /// own too, where the rename that was to publish it failed.
     Disarm {
-        /// The rival's.
+        /// Which.
         temp: TempId,
     },
     /// Give up one's own temp file, which a ballot may name: `rename(T, W)`: `Done` (also when it was gone).

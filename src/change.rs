@@ -183,6 +183,8 @@ impl Site {
             let stat = || fs.stat(path);
             fresh.is_some() && stat().is_ok_and(|stat| now().saturating_sub(stat.changed) > ABANDONED)
         };
+        let local = std::cell::OnceCell::new();
+        let is_local = || *local.get_or_init(|| self.is_local());
         let mut left = false;
         let (mut ballots, mut temps) = (Vec::new(), Vec::new());
         for name in fs.list(directory(&self.path), usize::MAX)? {
@@ -205,7 +207,7 @@ impl Site {
                     self.discard_unnamed(&void);
                 }
             } else if let Some(temp) = names::parse_void(&self.name, &name) {
-                match self.is_over(temp) || is_old(&path) {
+                match self.is_gone(temp) && is_local() || is_old(&path) {
                     true => self.discard_unnamed(&path),
                     false => left = true,
                 }
@@ -228,10 +230,10 @@ impl Site {
         self.judge.has_ended(self.scope, temp)
     }
 
-    /// Whether the writer of a temp file is gone, and what it began as well. An NFS client goes on with the first step of a
-    /// rename whose process was killed (`nfs_sillyrename` in fs/nfs/unlink.c).
-    fn is_over(&self, temp: TempId) -> bool {
-        self.is_gone(temp) && (self.judge.reach)(directory(&self.path)) == LockReach::Local
+    /// Whether what a process began ends with it. An NFS client goes on with the first step of a rename whose process was
+    /// killed (`nfs_sillyrename` in fs/nfs/unlink.c).
+    fn is_local(&self) -> bool {
+        (self.judge.reach)(directory(&self.path)) == LockReach::Local
     }
 }
 
@@ -482,12 +484,13 @@ impl Driver<'_> {
             Ok(Slip::Record { temp, .. }) => temp,
             Ok(Slip::File(temp)) => temp,
         };
+        let dead = temp.is_some_and(|temp| site.is_gone(temp));
         let disarmed = temp.is_some_and(|temp| self.is_disarmed(temp));
         let has_given_up = |temp| disarmed && site.judge.fs.stat(&site.withdrawn(temp)).is_ok();
         Reply::Rival {
             temp,
-            gone: disarmed || temp.is_some_and(|temp| site.is_gone(temp)),
-            ended: temp.is_some_and(|temp| site.is_over(temp) || has_given_up(temp)),
+            gone: disarmed || dead,
+            ended: dead && site.is_local() || temp.is_some_and(has_given_up),
         }
     }
 

@@ -176,7 +176,7 @@ fn nobody_gives_way_to_the_dead() {
 #[test]
 fn the_first_step_of_a_rename_outlives_its_process() {
     let mut in_rename = 0;
-    for step in 1.. {
+    for step in 1..=STEPS {
         let case = Case {
             change: Change::Claim(Before::Vacant),
             step,

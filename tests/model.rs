@@ -99,7 +99,7 @@ fn calls_that_are_lost_repeated_late_or_failed() {
             stale: false,
             ..Setup::of(2, 2)
         },
-        300_000,
+        750_000,
     );
     let tries = vec![2, 1];
     holds(
@@ -191,7 +191,7 @@ fn holders_change_their_records_and_lapse() {
             tries: vec![3, 2],
             ..renewing.clone()
         },
-        300_000,
+        1_100_000,
     );
     let tries = vec![2, 1];
     holds(
