@@ -103,7 +103,7 @@ lh_verify() {
 
 lh_guard() {
     lh_code=''
-    [ "$#" -ge 5 ] && [ "$4" = -- ] || { _lh_usage 'lh_guard FILE TOKEN MARGIN -- COMMAND [ARGUMENT]…'; return 64; }
+    { [ "$#" -ge 5 ] && [ "$4" = -- ]; } || { _lh_usage 'lh_guard FILE TOKEN MARGIN -- COMMAND [ARGUMENT]…'; return 64; }
     lh_verify "$1" "$2" "$3" || return "$_lh_code"
     shift 4
     if "$@"; then

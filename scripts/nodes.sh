@@ -27,7 +27,7 @@ declare -A node=()
 
 # A node's processes, mounts and name go with its first process.
 power_off() {
-    kill -KILL "${node[$1]}" && wait "${node[$1]}" || true
+    { kill -KILL "${node[$1]}" && wait "${node[$1]}"; } || true
     unset "node[$1]"
 } 2> /dev/null
 tidy_up() {
