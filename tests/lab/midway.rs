@@ -106,7 +106,8 @@ impl Halted {
         })
     }
 
-    /// After the failure: every record can be judged and claimed, and nothing is left over.
+    /// After the failure: every record can be judged and claimed, and nothing is left over but what remembers a change that
+    /// may still do its first step, and the record's second name.
     fn outcomes(&self) -> Result<Vec<Outcome>> {
         let script = format!(
             r#"cd {dir} || exit 1
@@ -119,7 +120,13 @@ impl Halted {
                    leasehold release $record --token ${{token%%\"*}} || exit 1
                    echo $it $(cat {books}/$it.code) $verdict ${{phase:-none}} ${{claimed##*:}} $(tail -n 1 {books}/$it.said)
                done
-               ! ls -A | grep '^\.' >&2"#,
+               for left in $(ls -A | grep '^\.'); do
+                   record=${{left#.}}
+                   case $left in
+                       *.lease.v-*) ;;
+                       *) test $left -ef ${{record%%.lease.*}}.lease || {{ echo "$left is left" >&2; exit 1; }} ;;
+                   esac
+               done"#,
             dir = self.dir,
             books = self.books,
         );
@@ -142,6 +149,24 @@ impl Halted {
         let outcomes = outcomes.ok_or_else(|| format!("{}: {}", self.dir, done.out()))?;
         assert_eq!(outcomes.len(), VERBS.len() * STEPS, "no record is lost");
         Ok(outcomes)
+    }
+
+    /// When more than an hour has passed on the server, the next changes leave nothing.
+    fn tidy(&self) -> Result {
+        let script = format!(
+            r#"cd {dir} || exit 1
+               for record in *.lease; do
+                   token=$(leasehold claim $record --owner 1) || exit 1
+                   leasehold release $record --token $token || exit 1
+               done
+               ! ls -A | grep '^\.' >&2"#,
+            dir = self.dir,
+        );
+        let done = self.node.cmd(&["sh", "-c", &script]).limit(TAKEOVER * 2).run()?;
+        match done.code {
+            0 => Ok(()),
+            _ => Err(format!("{}: {} {}", self.dir, done.out(), done.err()).into()),
+        }
     }
 }
 
@@ -208,7 +233,7 @@ fn midway(
     let outcome = ended();
     mend(lab)?;
     outcome?;
-    each(&halted, |one| {
+    let counts = each(&halted, |one| {
         let outcomes = one.outcomes()?;
         let wrong = outcomes.iter().filter(|o| !o.is_right()).map(Outcome::to_string);
         let wrong: Vec<_> = wrong.collect();
@@ -216,7 +241,10 @@ fn midway(
         let done = outcomes.iter().filter(|o| o.code == 0).count();
         super::say(&format!("  {}: {done} of {} were done", one.dir, outcomes.len()));
         Ok((done, outcomes.len()))
-    })
+    })?;
+    lab.clock(SERVER, 3700)?;
+    each(&halted, Halted::tidy)?;
+    Ok(counts)
 }
 
 pub fn contend() -> Result<PathBuf> {
