@@ -92,7 +92,7 @@ pub enum Action {
         /// One's own.
         temp: TempId,
     },
-    /// The same with every temp file of `F` but this one: a rival was passed over whose ballot names none.
+    /// Disarm every temp file of `F` but this one: a rival was passed over whose ballot names none.
     DisarmAll {
         /// One's own temp file, which stays.
         but: TempId,
@@ -109,7 +109,7 @@ pub enum Action {
     Create,
     /// Read `F` again: `Seen`, `Odd`, or `Missing` where there is nothing at all.
     Recheck,
-    /// `F` has a second name: its ballot, or the temp file that a crash between link and unlink left. Remove that one, and see
+    /// `F` has a second name: its ballot, or the temp file that a crash between link and unlink left. Remove the latter, and see
     /// whether rivals that were disarmed may still be at work: `Exists` if so, `Done` if not.
     Untwin,
     /// `link(F, K)`: `Done`, `Exists`, `Missing` (`F` has only its second name), `Changed` (it was replaced), `Unsupported`.
@@ -165,7 +165,7 @@ pub enum Reply {
         stamp: Option<Stamp>,
         /// The file has a second name.
         twin: bool,
-        /// It is the very file that this change wrote last.
+        /// It names the temp file that this change wrote last.
         own: bool,
     },
     /// `F` stands and is no record that a change may replace. (One that cannot be read is `Failed`.)
@@ -607,7 +607,7 @@ impl Ballot {
     }
 
     /// Whether the record is this very change. A claim's token is of this try alone. A holder's may be at work in several
-    /// processes, one of which may have won our number before we came to take its ballot: there only the file tells.
+    /// processes, one of which may have won our number before we came to take its ballot: there only the temp file that it names tells.
     fn is_ours(&self, stamp: Option<Stamp>, own: bool) -> bool {
         let named = stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number);
         named && (own || self.kind == Kind::Claim)

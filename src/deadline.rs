@@ -24,8 +24,8 @@ pub struct Pulse {
     pub written: bool,
     /// It was synced: a write that the client only keeps in memory renews nothing.
     pub synced: bool,
-    /// The file server still has the file under a name. Writing to, syncing and touching a file that another host has
-    /// replaced all succeed over NFSv4; only this tells.
+    /// The record's name still stands for the file, as the file server says. Writing to, syncing and touching a file that
+    /// another host has replaced all succeed over NFSv4; only this tells.
     pub linked: bool,
 }
 

@@ -20,7 +20,7 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// A call failed and the record could not be read afterwards: the change may have been made. `verify` tells, once
+    /// A call failed, and whether the change was made could not be found out afterwards. `verify` tells, once
     /// the filesystem answers again.
     Uncertain(Box<Error>),
     /// The record cannot be read: whether the claim is current is not known.

@@ -63,7 +63,7 @@ pub enum RecordState {
     TooLarge,
     /// A later format version.
     NewerFormat,
-    /// A complete record whose owner ended it: vacant.
+    /// A complete record of a claim that was ended: vacant.
     Ended,
 }
 

@@ -58,7 +58,8 @@ impl Stat {
     }
 }
 
-/// The calls that Leasehold makes on the filesystem. Each is one operation that either happens or does not.
+/// The calls that Leasehold makes on the filesystem. Each is one operation, which happens or does not; but a network
+/// filesystem may make a rename onto a file by half.
 ///
 /// # Errors
 /// Each call fails with the operating system's error, bare; callers add path and operation. EINTR never gets out.

@@ -27,7 +27,7 @@ pub(crate) struct Heart {
 pub(crate) enum Standing {
     /// It names the file that is open.
     Same,
-    /// It named another one, with our token: that is open now.
+    /// It named another one, with our token: that is open now. Or it was gone, and names a new record of ours.
     Moved,
     /// The lease is not ours any more, and why.
     Lost(String),

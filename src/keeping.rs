@@ -17,7 +17,7 @@ pub enum Action {
     /// Sync it: `Done`, `Failed`.
     Sync,
     /// Ask the file server whether the record's name still stands for the open file: `Done`, `Failed` when not or nobody says.
-    Stat,
+    Ask,
     /// Look at the record by its name, and open it where somebody with our token has replaced it: `Done` when it is the
     /// file that was open, `Moved`, `Lost`, `Failed`.
     Look,
@@ -41,7 +41,7 @@ pub enum Reply {
     Done,
     /// It was not, or nobody can tell.
     Failed,
-    /// The name stood for another file, with our token: that is open now.
+    /// The name stood for another file, with our token: that is open now. Or it was gone, and stands for a new record of ours.
     Moved,
     /// The record is gone, or carries another token, or is ended.
     Lost,
@@ -121,7 +121,7 @@ impl Keeping {
             }
             (State::Syncing(pulse), Reply::Done) => {
                 self.state = State::Asking(Pulse { synced: true, ..pulse });
-                Action::Stat
+                Action::Ask
             }
             (State::Asking(pulse), Reply::Done) => self.ended(Pulse { linked: true, ..pulse }, now),
             (State::Writing(pulse) | State::Syncing(pulse) | State::Asking(pulse), Reply::Failed) => {

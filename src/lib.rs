@@ -37,10 +37,10 @@
 //!
 //! | [`Verdict`] | it means | you may | you may not |
 //! |---|---|---|---|
-//! | [`Held`](Verdict::Held) | the recorded process, or its supervisor, is verified to run | wait | take it; end it by its number ([`Stop`] ends it safely) |
+//! | [`Held`](Verdict::Held) | the recorded process, or its supervisor, is verified to run, here or by its own host or the file server | wait | take it; end it by its number ([`Stop`] ends it safely) |
 //! | [`Dead`](Verdict::Dead) | verified *on its own host* that it does not run | claim it | repeat what it was doing, unless the [effect](verdict::Effect) says that it failed or was never noted |
 //! | [`Undetermined`](Verdict::Undetermined) | it cannot be told from here; the [`Reason`] says why | see below | treat it as dead |
-//! | [`Free`](Verdict::Free) | no record, or its owner ended it | claim it | |
+//! | [`Free`](Verdict::Free) | no record, or the claim was ended | claim it | |
 //! | [`Lapsed`](Verdict::Lapsed) | not renewed within the owner's own ttl; it may still run | claim it with [`Claim::take_lapsed`] | assume that the owner has stopped |
 //!
 //! # What to do with undetermined
@@ -73,8 +73,8 @@
 //! # What is guaranteed, and what is not
 //!
 //! - At most one claim is current, and its [epoch](Lease::epoch) is greater than that of every earlier one: a change of the
-//!   record is a compare-and-swap on any filesystem whose rename and link are atomic. No crash wedges it. Over NFS, where a
-//!   rename onto an open file is two steps, one known fault is left: `docs/assurance.md`, what is not covered.
+//!   record is a compare-and-swap on any filesystem whose rename and link are atomic. No crash wedges it. Over NFS a rename
+//!   onto an open file may be two steps; a record is found by a second name then, where there are hard links.
 //! - Dead is only said on evidence from the owner's own host, lapsed only by the owner's own ttl.
 //! - A failing filesystem is an [`Error`] (or undetermined), never held and never free.
 //!

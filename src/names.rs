@@ -16,7 +16,8 @@ pub const LONGEST_COMPANION: usize = 36;
 /// The identity of one temp file. It says who wrote it: a digest of the writer's boot and pid namespace, its pid, and a
 /// number of its own, so that another process of the same host can see that the writer is gone without opening the file.
 ///
-/// Nothing rests on that being right: a temp file may be taken away from a living writer too, which then starts over.
+/// A temp file may be taken away from a living writer too, which then starts over. Where a filesystem is one host's alone, a
+/// writer that is gone has no call under way any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TempId(u128);
 
@@ -62,8 +63,9 @@ pub fn ballot(name: &OsStr, number: u64) -> OsString {
     companion(name, format!(".ballot-{number}"))
 }
 
-/// The name that a temp file of the record `name` gets from a rival: from then on nobody can publish it, and who finds its
-/// ballot sees that it was not published. Its writer may not know, and may still try.
+/// The name that a temp file of the record `name` gets from a rival, or where the rename that was to publish it failed: from
+/// then on nobody can publish it, and who finds its ballot sees that it was not published. Its writer may not know, and its
+/// rename may still be half made.
 pub fn void(name: &OsStr, id: TempId) -> OsString {
     companion(name, format!(".v-{:032x}", id.0))
 }

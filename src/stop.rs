@@ -282,13 +282,17 @@ impl Stop {
     fn second_names(&self, record: &Record, stat: &Stat) -> u64 {
         let name = self.path.file_name().unwrap_or_default();
         let seq = record.owner.seq;
-        let temp = record.owner.change.map(|change| names::temp(name, change));
+        let of_change = record.owner.change.map(|change| names::of_change(name, change));
         let names = [names::ballot(name, seq), names::kept(name, seq)];
         let is_one = |name: &OsString| {
             let found = self.judge.fs.stat(&self.path.with_file_name(name));
             found.is_ok_and(|found| found.file() == stat.file())
         };
-        names.into_iter().chain(temp).filter(is_one).count() as u64
+        names
+            .into_iter()
+            .chain(of_change.into_iter().flatten())
+            .filter(is_one)
+            .count() as u64
     }
 
     /// Whether it was still there.

@@ -271,8 +271,8 @@ fn beat(mut heart: Heart, mut keeping: Keeping, watch: &Watch, orders: &Receiver
             },
             Action::Write => done(heart.write()),
             Action::Sync => done(heart.sync()),
-            Action::Stat if heart.is_named() => Reply::Done,
-            Action::Stat => Reply::Failed,
+            Action::Ask if heart.is_named() => Reply::Done,
+            Action::Ask => Reply::Failed,
             Action::Look => match heart.look() {
                 Standing::Same => Reply::Done,
                 Standing::Moved => Reply::Moved,

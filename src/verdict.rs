@@ -21,13 +21,13 @@ const START_SLACK: f64 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The recorded process, or its keeper, is verified to be running.
+    /// The recorded process, or its keeper, is verified to be running: here, or by its own host or the file server.
     Held,
     /// It is verified, on evidence from its own host, that it is not.
     Dead,
     /// It cannot be told from here; the reason says why. Never to be treated as dead.
     Undetermined,
-    /// There is no record, or its owner ended it.
+    /// There is no record, or the claim was ended.
     Free,
     /// The owner's own terms ran out, by our observation. Whether it lives is unknown.
     Lapsed,
@@ -109,8 +109,8 @@ reasons! {
 
     /// Nothing at the path, as this host sees it.
     NoRecord = "no-record": Free, "there is no record";
-    /// The owner ended it.
-    Ended = "ended": Free, "its owner ended it";
+    /// It was ended: by its owner, or by a settlement, a stop or a break.
+    Ended = "ended": Free, "the claim was ended";
 
     /// No renewal for longer than the owner's own ttl.
     NotRenewed = "not-renewed": Lapsed, "the owner did not renew it within its own ttl; whether it still runs is unknown";

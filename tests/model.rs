@@ -337,7 +337,6 @@ fn the_first_step_of_a_rename_outlives_its_process() {
     );
 }
 
-/// Why the documentation says: while nobody uses the path.
 #[test]
 fn an_operator_must_not_delete_a_record_that_is_in_use() {
     breaks(

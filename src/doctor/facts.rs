@@ -113,8 +113,6 @@ pub enum Trial {
     AtomicRename,
     /// A file keeps its inode number when it is renamed.
     Inode,
-    /// fstat of an open file that was replaced tells.
-    Replaced,
     /// What a descriptor overwrites is read by name.
     Beat,
     /// futimens(2).
@@ -140,7 +138,6 @@ impl Trial {
             Self::Rename => "rename",
             Self::AtomicRename => "atomic-rename",
             Self::Inode => "inode",
-            Self::Replaced => "replaced",
             Self::Beat => "beat",
             Self::Futimens => "futimens",
             Self::Flock => "flock",

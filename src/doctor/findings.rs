@@ -292,7 +292,7 @@ struct Meaning {
     why: &'static str,
 }
 
-const MEANINGS: [Meaning; 14] = [
+const MEANINGS: [Meaning; 13] = [
     Meaning {
         trial: Trial::Create,
         works: "exclusive create",
@@ -348,15 +348,7 @@ const MEANINGS: [Meaning; 14] = [
         fails: "a file's inode number changes",
         missing: Level::Warning,
         wrong: Level::Warning,
-        why: "a holder knows its own change by it, and loses its lease where it changes",
-    },
-    Meaning {
-        trial: Trial::Replaced,
-        works: "fstat of a replaced file",
-        fails: "an open file that was replaced by this host does not say so",
-        missing: Level::Note,
-        wrong: Level::Note,
-        why: "a holder learns from it at a heartbeat that it has lost; once a ttl it also reads the record by its name",
+        why: "a heartbeat tells by it whether the record is still the file that it has open, and does not count otherwise",
     },
     Meaning {
         trial: Trial::Beat,
@@ -745,7 +737,7 @@ fn records(leases: &LeaseFacts, host: &HostFacts, found: &mut Vec<Finding>) {
                 ),
             )
             .why("of changes under way, or of crashed ones; a crash blocks nobody")
-            .remedy("nothing: a claim of the same lease removes what was left"),
+            .remedy("nothing: claims of the same lease remove what was left, some of it after an hour"),
         );
     }
     if leases.kept > 0 {
@@ -954,7 +946,6 @@ mod tests {
             Trial::Rename,
             Trial::AtomicRename,
             Trial::Inode,
-            Trial::Replaced,
             Trial::Beat,
             Trial::Futimens,
             Trial::Flock,

@@ -87,7 +87,6 @@ pub(super) fn attempt(judge: &Judge, dir: &Path, place: &mut Place) -> Option<Du
     if tried(Trial::Rename, tries.rename()) {
         tried(Trial::AtomicRename, tries.atomic());
         tried(Trial::Inode, tries.identity());
-        tried(Trial::Replaced, tries.replaced());
     }
     tried(Trial::Beat, tries.beat());
     tried(Trial::Futimens, tries.touch());
@@ -247,19 +246,6 @@ impl Tries<'_> {
             (0, 0) => Err(Tried::Missing("files have no numbers".into())),
             (name, file) if name == before && file == before => Ok(Tried::Works),
             (name, file) => wrong(format!("from {before} to {name} by name and {file} by descriptor")),
-        }
-    }
-
-    fn replaced(&self) -> Outcome {
-        let (old, new) = (self.scratch.name(), self.scratch.name());
-        let file = self.file(&old, b"old\n")?;
-        self.file(&new, b"new\n")?;
-        self.fs.rename(&new, &old)?;
-        match self.fs.stat_file(&file) {
-            Err(error) if platform::is_stale(&error) || error.kind() == ErrorKind::NotFound => Ok(Tried::Works),
-            Ok(stat) if stat.links == 0 => Ok(Tried::Works),
-            Ok(stat) => wrong(format!("it still has link count {}", stat.links)),
-            Err(error) => Err(error.into()),
         }
     }
 

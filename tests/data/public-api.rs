@@ -469,7 +469,7 @@ pub enum Action {
     Rest(Duration),
     Write,
     Sync,
-    Stat,
+    Ask,
     Look,
     WinAgain,
     Confirm,

@@ -212,9 +212,9 @@ impl Protocol {
                     _ => Reply::Failed,
                 }
             }
-            (Action::Sync | Action::Stat | Action::Look, How::FailsUndone) => Reply::Failed,
+            (Action::Sync | Action::Ask | Action::Look, How::FailsUndone) => Reply::Failed,
             (Action::Sync, How::Plain) => Reply::Done,
-            (Action::Stat, How::Plain) => {
+            (Action::Ask, How::Plain) => {
                 let is_named = match world.file {
                     File::Record { inode, .. } => inode == kept.inode || self.has(Fault::BeatByPath),
                     _ => false,
@@ -252,7 +252,7 @@ impl Protocol {
             (Action::WinAgain, How::Plain) => return self.win_again(world, slot, kept),
             _ => return None,
         };
-        if self.has(Fault::LateBeat) && kept.action == Action::Stat {
+        if self.has(Fault::LateBeat) && kept.action == Action::Ask {
             now = kept.began;
         }
         self.go_on(world, slot, kept, reply, now);
