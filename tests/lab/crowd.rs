@@ -52,7 +52,7 @@ fn seed() -> Result<u64> {
 /// Three processes on each of three nodes, over both versions, as fast as they can. Each holder makes a file that must not
 /// be there, locks it, and removes it again; each node books its epochs.
 fn hundreds(lab: &mut Lab) -> Result {
-    const EACH: usize = 100;
+    const EACH: usize = 70;
     lab.put("contend", &super::midway::contend()?)?;
     lab.add(NodeSpec::client("c"))?;
     lab.boot("c")?;
