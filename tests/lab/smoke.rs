@@ -264,34 +264,39 @@ fn partition(lab: &mut Lab) -> Result {
 
 fn pause(lab: &mut Lab) -> Result {
     let a = lab.node("a")?;
-    let boot = a.hello()?.boot;
+    let (before, began) = (a.hello()?, Instant::now());
     lab.pause("a")?;
-    assert!(a.hello().is_err());
+    while began.elapsed() < Duration::from_secs(8) {
+        assert!(a.hello().is_err());
+    }
     lab.resume("a")?;
     let after = until("a answers again", SOON, || Ok(a.hello().ok()))?;
-    assert_eq!(after.boot, boot);
+    assert_eq!(after.boot, before.boot);
     // Its wall clock went on: a pause looks like a long stall, not like a suspend.
-    assert!(after.ahead.abs() <= 1, "{} s", after.ahead);
+    let lost = before.ahead - after.ahead;
+    assert!(lost.abs() < 5, "{lost} s");
     Ok(())
 }
 
 fn clock(lab: &mut Lab) -> Result {
+    /// Seconds that reading and setting clocks may take where a machine has more to do than cores.
+    const SLACK: i64 = 60;
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("clock")?);
     lab.clock("a", 5 * 3600)?;
     let ahead = a.hello()?.ahead;
-    assert!((ahead - 5 * 3600).abs() <= 2, "{ahead}");
-    assert!(b.hello()?.ahead.abs() <= 2);
+    assert!((ahead - 5 * 3600).abs() < SLACK, "{ahead}");
+    assert!(b.hello()?.ahead.abs() < SLACK);
     for mount in BOTH {
         a.ok(&format!("touch {mount}/{dir}/x"))?;
         let age = b.ok(&format!("echo $(( $(date +%s) - $(stat -c %Y {mount}/{dir}/x) ))"))?;
         assert!(
-            age.parse::<i64>()?.abs() <= 2,
+            age.parse::<i64>()?.abs() < SLACK,
             "{mount}: the server's clock stamps: {age}"
         );
     }
     lab.clock("a", -6 * 3600)?;
     let ahead = a.hello()?.ahead;
-    assert!((ahead + 3600).abs() <= 2, "{ahead}");
+    assert!((ahead + 3600).abs() < SLACK, "{ahead}");
     Ok(())
 }
 

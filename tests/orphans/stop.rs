@@ -1,10 +1,12 @@
 //! `leasehold stop`: the recorded process, or nobody.
 
+use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::facts::ProcessFacts;
 use leasehold::identity::Process;
+use leasehold::names::{self, TempId};
 use leasehold::{Error, Judge, Keeper, KernelTable, Pid, ProcessTable, Reason, Stop};
 use nix::sys::signal::Signal;
 
@@ -75,11 +77,16 @@ fn another_signal_and_a_stopped_process() {
 #[test]
 fn names_that_a_change_leaves_are_no_other_place() {
     let (dir, mut owner) = (Dir::new(), Running::idle());
-    let record = record_of(owner.pid());
+    let (mut record, change) = (record_of(owner.pid()), TempId::new(1, 2, 3));
+    record.owner.change = Some(change);
     let path = dir.put("x.lease", &record);
-    for mark in ["ballot", "kept"] {
-        let second = dir.file(&format!(".x.lease.{mark}-{}", record.owner.seq));
-        std::fs::hard_link(&path, second).unwrap();
+    let (name, seq) = (OsStr::new("x.lease"), record.owner.seq);
+    let of_change = [names::temp, names::void, names::withdrawn].map(|named| named(name, change));
+    for second in [names::ballot(name, seq), names::kept(name, seq)]
+        .into_iter()
+        .chain(of_change)
+    {
+        std::fs::hard_link(&path, dir.path().join(second)).unwrap();
     }
     let elsewhere = dir.file("elsewhere");
     std::fs::hard_link(&path, &elsewhere).unwrap();
