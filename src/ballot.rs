@@ -109,8 +109,8 @@ pub enum Action {
     Create,
     /// Read `F` again: `Seen`, `Odd`, or `Missing` where there is nothing at all.
     Recheck,
-    /// `F` has a second name: its ballot, or the temp file that a crash between link and unlink left. Remove the latter, and see
-    /// whether rivals that were disarmed may still be at work: `Exists` if so, `Done` if not.
+    /// `F` has a second name: its ballot, or the temp file that a crash between link and unlink left. Remove the latter, and
+    /// see whether rivals that were disarmed may still be at work: `Exists` if so, `Done` if not.
     Untwin,
     /// `link(F, K)`: `Done`, `Exists`, `Missing` (`F` has only its second name), `Changed` (it was replaced), `Unsupported`.
     Keep {
@@ -607,7 +607,8 @@ impl Ballot {
     }
 
     /// Whether the record is this very change. A claim's token is of this try alone. A holder's may be at work in several
-    /// processes, one of which may have won our number before we came to take its ballot: there only the temp file that it names tells.
+    /// processes, one of which may have won our number before we came to take its ballot: there only the temp file that the
+    /// record names tells.
     fn is_ours(&self, stamp: Option<Stamp>, own: bool) -> bool {
         let named = stamp.is_some_and(|stamp| stamp.token == self.token && stamp.seq == self.number);
         named && (own || self.kind == Kind::Claim)

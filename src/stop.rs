@@ -269,7 +269,7 @@ impl Stop {
                 stat.gid,
                 shown(group)
             )
-        } else if stat.links > 1 + self.second_names(record, &stat) {
+        } else if stat.links > 1 && stat.links > 1 + self.second_names(record, &stat) {
             "the file has another name, and may be of another place".to_owned()
         } else {
             return Ok(());
@@ -282,17 +282,19 @@ impl Stop {
     fn second_names(&self, record: &Record, stat: &Stat) -> u64 {
         let name = self.path.file_name().unwrap_or_default();
         let seq = record.owner.seq;
-        let of_change = record.owner.change.map(|change| names::of_change(name, change));
-        let names = [names::ballot(name, seq), names::kept(name, seq)];
+        let of_change = record
+            .owner
+            .change
+            .into_iter()
+            .flat_map(|change| names::of_change(name, change));
+        let names = [names::ballot(name, seq), names::kept(name, seq)]
+            .into_iter()
+            .chain(of_change);
         let is_one = |name: &OsString| {
             let found = self.judge.fs.stat(&self.path.with_file_name(name));
             found.is_ok_and(|found| found.file() == stat.file())
         };
-        names
-            .into_iter()
-            .chain(of_change.into_iter().flatten())
-            .filter(is_one)
-            .count() as u64
+        names.filter(is_one).count() as u64
     }
 
     /// Whether it was still there.

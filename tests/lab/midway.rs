@@ -109,9 +109,8 @@ impl Halted {
     /// After the failure: every record can be judged and claimed, and nothing is left over but what remembers a change that
     /// may still do its first step, and the record's second name.
     fn outcomes(&self) -> Result<Vec<Outcome>> {
-        let script = format!(
-            r#"cd {dir} || exit 1
-               for record in *.lease; do
+        let done = self.sh(&format!(
+            r#"for record in *.lease; do
                    it=${{record%.lease}}
                    verdict=$(leasehold judge $record | cut -f 1)
                    phase=$(sed -n '2s/.*"phase":"\([a-z]*\)".*/\1/p' $record)
@@ -127,13 +126,8 @@ impl Halted {
                        *) test $left -ef ${{record%%.lease.*}}.lease || {{ echo "$left is left" >&2; exit 1; }} ;;
                    esac
                done"#,
-            dir = self.dir,
             books = self.books,
-        );
-        let done = self.node.cmd(&["sh", "-c", &script]).limit(TAKEOVER * 2).run()?;
-        if done.code != 0 {
-            return Err(format!("{}: {} {}", self.dir, done.out(), done.err()).into());
-        }
+        ))?;
         let outcome = |line: &str| -> Option<Outcome> {
             let mut words = line.splitn(6, ' ').map(str::to_owned);
             Some(Outcome {
@@ -145,26 +139,28 @@ impl Halted {
                 said: words.next().unwrap_or_default(),
             })
         };
-        let outcomes: Option<Vec<_>> = done.out().lines().map(outcome).collect();
-        let outcomes = outcomes.ok_or_else(|| format!("{}: {}", self.dir, done.out()))?;
+        let outcomes: Option<Vec<_>> = done.lines().map(outcome).collect();
+        let outcomes = outcomes.ok_or_else(|| format!("{}: {done}", self.dir))?;
         assert_eq!(outcomes.len(), VERBS.len() * STEPS, "no record is lost");
         Ok(outcomes)
     }
 
     /// When more than an hour has passed on the server, the next changes leave nothing.
     fn tidy(&self) -> Result {
-        let script = format!(
-            r#"cd {dir} || exit 1
-               for record in *.lease; do
-                   token=$(leasehold claim $record --owner 1) || exit 1
-                   leasehold release $record --token $token || exit 1
-               done
-               ! ls -A | grep '^\.' >&2"#,
-            dir = self.dir,
-        );
+        let script = r"for record in *.lease; do
+                token=$(leasehold claim $record --owner 1) || exit 1
+                leasehold release $record --token $token || exit 1
+            done
+            ! ls -A | grep '^\.' >&2";
+        self.sh(script).map(drop)
+    }
+
+    /// Runs a script in the directory; it must succeed.
+    fn sh(&self, script: &str) -> Result<String> {
+        let script = format!("cd {} || exit 1\n{script}", self.dir);
         let done = self.node.cmd(&["sh", "-c", &script]).limit(TAKEOVER * 2).run()?;
         match done.code {
-            0 => Ok(()),
+            0 => Ok(done.out()),
             _ => Err(format!("{}: {} {}", self.dir, done.out(), done.err()).into()),
         }
     }

@@ -280,7 +280,7 @@ fn pause(lab: &mut Lab) -> Result {
 
 fn clock(lab: &mut Lab) -> Result {
     /// Seconds that reading and setting clocks may take where a machine has more to do than cores.
-    const SLACK: i64 = 60;
+    const SLACK: i64 = 10;
     let (a, b, dir) = (lab.node("a")?, lab.node("b")?, lab.fresh_dir("clock")?);
     lab.clock("a", 5 * 3600)?;
     let ahead = a.hello()?.ahead;

@@ -425,7 +425,9 @@ impl Lab {
     /// Steps the node's wall clock.
     pub fn clock(&mut self, name: &str, seconds: i64) -> Result {
         let node = self.node(name)?;
-        node.ok(&format!("date -s @$(( $(date +%s) + {seconds} ))")).map(drop)
+        // With the fraction: steps would add up to seconds.
+        let script = format!("now=$(date +%s.%N); date -s @$(( ${{now%.*}} + {seconds} )).${{now#*.}}");
+        node.ok(&script).map(drop)
     }
 
     /// Stops and starts the NFS service of a server that stays up; a grace period follows, as after a boot.
